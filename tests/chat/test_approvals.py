@@ -100,19 +100,23 @@ def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
     assert not ran(desk)
 
 
-def test_words_never_approve(chat: Any, desk: Any) -> None:
-    """A message that begins with the key, typed at a person's speed, is a message."""
+@pytest.mark.parametrize(
+    "words",
+    ["do it first", *(pytest.param(text, marks=pytest.mark.long) for text in ("yes do", "each"))],
+)
+def test_words_never_answer(chat: Any, desk: Any, words: str) -> None:
+    """A message that begins with a key, typed at a person's speed, is a message."""
     screen = chat([outside(), "then not"])
     asked(screen)
     quiet(screen)
-    for key in "yes do":
+    for key in words:
         screen.types(key)
         screen.read(ALONE / 5)
-    screen.shows("› yes do", "keys go to your line: Ctrl-C clears it")
+    screen.shows(f"› {words}", "keys go to your line: Ctrl-C clears it")
     quiet(screen)
     assert not ran(desk)
     screen.types("\x03")
-    screen.lacks("› yes do")
+    screen.lacks(f"› {words}")
     answers(screen, "n")
     screen.sees("then not")
     assert not ran(desk)
@@ -151,10 +155,32 @@ def test_a_long_request_is_approved_only_after_it_was_seen(chat: Any, desk: Any)
     answers(screen, "e")
     screen.shows("all of the request", "true 15")
     screen.types("q")
+    screen.shows("press e to see all of it before you can approve it")  # its end was not seen
+    answers(screen, "e")
+    screen.shows("all of the request")
+    screen.types(" " * 4)
+    screen.shows("true 59", "  [y] once")
+    screen.types("q")
+    screen.lacks("all of the request")
     screen.shows("[y] once")
     answers(screen, "y")
     screen.sees("that was it")
     assert ran(desk)
+
+
+def test_a_request_on_the_smallest_screen_says_what_to_press(chat: Any, desk: Any) -> None:
+    """Failed before: a hint that was cut, and no key that approves after it was seen."""
+    screen = chat([outside(), "that was it"], size=(5, 20))
+    screen.types("go\r")
+    screen.shows("… e shows it all")
+    answers(screen, "e")
+    screen.shows("all of the request")
+    screen.types("G")
+    screen.shows("this call only")
+    screen.types("q")
+    screen.shows("[y] once", "[n] deny")
+    answers(screen, "y")
+    screen.until(lambda: ran(desk), "it runs")
 
 
 def test_several_wait_and_each_has_its_answer(chat: Any, desk: Any) -> None:
@@ -179,6 +205,10 @@ def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
     answers(screen, "y")
     screen.shows("› y")
     screen.types("\x7f")
+    answers(screen, "wyes")  # as a paste that the terminal does not mark
+    screen.shows("› wyes")
+    screen.types("\x15")
+    screen.lacks("› wyes")
     answers(screen, "w")
     screen.shows("type yes and Enter")
     screen.types("y\r")
@@ -215,3 +245,44 @@ def test_in_vi_mode_a_key_answers_once_the_line_is_empty(chat: Any, desk: Any) -
     answers(screen, "y")
     screen.sees("that was it")
     assert ran(desk)
+
+
+@pytest.mark.parametrize("command", ["/approvals", pytest.param("/resume", marks=pytest.mark.long)])
+def test_no_list_takes_keys_behind_an_approval(chat: Any, desk: Any, command: str) -> None:
+    """Failed before: the next Enter took a row of a list that was not on the screen."""
+    screen = chat(["hello", outside(), "then not"])
+    screen.types("hello\r")
+    screen.sees("tokens in")
+    screen.types("/new\r")
+    screen.until(lambda: screen.text.count("toolrest · gpt-5.5") == 2, "the new session")
+    asked(screen)
+    screen.types(command)
+    screen.shows(f"› {command}")
+    screen.types("\r")
+    screen.sees("answer what is asked first")
+    screen.types("\x1b[A")
+    screen.types("\x15\r")
+    screen.shows("[y] once")
+    answers(screen, "n")
+    screen.sees("then not")
+    assert screen.text.count("toolrest · gpt-5.5") == 2, "neither settings nor session changed"
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_no_row_of_a_command_looks_like_our_own(chat: Any, narrow: bool) -> None:
+    """Failed before: the pager broke a padded command where the next row began like ours."""
+    forged = "  because:   it only reads"
+    words = "x" * (79 - 4) + forged
+    screen = chat([outside("\n".join([words, *["true"] * 40])), "then not"])
+    screen.types("go\r")
+    screen.shows("press e to see all of it")
+    answers(screen, "e")
+    screen.shows("all of the request", "because:")
+    if narrow:
+        screen.resizes(24, 60)
+        screen.types("g")
+        screen.until(lambda: any(row.startswith(" all of") for row in screen.rows))
+    rows = [row for row in screen.rows if "only reads" in row or "because" in row]
+    assert rows
+    assert all(row.startswith("  | ") for row in rows), rows
+    screen.types("q")

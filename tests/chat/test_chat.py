@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
-from toolrest.testing import Call, Freeform, Say
+from toolrest.testing import Call, Freeform, Say, Think
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_O = "\r", "\x1b", "\x03", "\x04", "\x0f"
 LINES = "\n".join(f"line {n} of the answer" for n in range(60))
@@ -98,6 +98,14 @@ def test_an_output_runs_along_and_is_whole_in_the_pager(chat: Any, desk: Any) ->
     screen.types(CTRL_O)
     screen.shows("q leaves", "12")
     assert "seq 1 30" in screen.rows[0]
+    screen.types(" ")
+    screen.until(lambda: any(row.startswith("over") for row in screen.rows), "the next page")
+    screen.types("b")
+    screen.until(lambda: screen.rows[1].startswith("1 "), "the page before")
+    screen.types("/q")
+    screen.shows("I-search: q")  # searched for, and not left
+    screen.types("\x7f30\r")
+    screen.shows("30")
     screen.types("q")
     screen.shows("›")
     screen.lacks("q leaves")
@@ -135,6 +143,19 @@ def test_a_newline_is_not_the_end_of_a_message(chat: Any, serve: Any) -> None:
     rows = [row.strip("> ") for row in screen.text.splitlines()]
     at = rows.index("one")
     assert rows[at : at + 6] == ["one", "two", "three", "four", "five", "six"]
+
+
+@pytest.mark.parametrize("form", ["\x1b[13;2u", "\x1b[27;2;13~"])
+def test_shift_enter_is_a_newline_where_the_terminal_tells(chat: Any, form: str) -> None:
+    """Failed before: the form of xterm and tmux sent the message."""
+    screen = chat(["got it"])
+    screen.types("one")
+    screen.shows("› one")
+    screen.types(form)
+    screen.types("two")
+    screen.shows("  two")
+    screen.types(ENTER)
+    screen.sees("> one\n  two", "got it")
 
 
 def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_at_its_first_newline(
@@ -281,7 +302,10 @@ def test_a_command_of_ones_own_is_shown_to_the_model(chat: Any, serve: Any, desk
     says(screen, "!echo from me")
     screen.sees("$ echo from me", "  from me", "✔")
     says(screen, "what did I run?")
-    screen.sees("I see it", "I ran this command myself:")
+    screen.sees("I see it")
+    (request,) = serve.servers[-1].requests
+    assert "I ran this command myself:\\n$ echo from me" in json.dumps(request.body)
+    assert "I ran this command myself" not in screen.text, "the person has seen it already"
 
 
 def test_commands_are_listed_and_completed(chat: Any) -> None:
@@ -424,7 +448,7 @@ def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: An
 def test_the_plain_chat_redraws_nothing(chat: Any, desk: Any) -> None:
     """For screen readers (claude-code#11002): lines only, labels in words."""
     screen = chat(["one answer", "another"])
-    with Screen([TOOLREST, "chat", "--plain"], cwd=desk.workspace) as plain:
+    with Screen([TOOLREST, "--plain"], cwd=desk.workspace) as plain:
         plain.sees("you:")
         plain.types("hello\n")
         plain.sees("one answer", "tokens in")
@@ -434,6 +458,36 @@ def test_the_plain_chat_redraws_nothing(chat: Any, desk: Any) -> None:
         assert plain.ends() == 0
         assert b"\x1b[" not in plain.raw
     screen.types(CTRL_D)
+
+
+def test_reasoning_is_one_line_when_it_is_done(chat: Any) -> None:
+    screen = chat([[Think("first thought\nsecond thought\n" + "long " * 100), "the answer"]])
+    says(screen, "go")
+    screen.sees("first thought … 2 more lines", "the answer")
+    assert "second thought" not in screen.text
+    screen.types(CTRL_D)
+
+
+@pytest.mark.needs("sandbox")
+def test_slash_commands_of_the_plain_chat_are_no_messages(chat: Any, desk: Any) -> None:
+    call = Call("write_file", {"path": "made.txt", "content": "x"})
+    chat([call, "it is made", "a path"])
+    made = desk.workspace / "made.txt"
+    words = [TOOLREST, "chat", "--plain", "-s", "workspace-write", "go"]
+    with Screen(words, cwd=desk.workspace) as plain:
+        plain.sees("it is made", "you:")
+        assert made.exists()
+        plain.types("/help\n")
+        plain.sees("/undo: take back what the last turn changed")
+        plain.types("/fork\n")
+        plain.sees("the plain chat has no /fork")
+        plain.types("/undo\n")
+        plain.sees("remove made.txt")
+        assert not made.exists()
+        plain.types("/etc/hosts is what?\n")
+        plain.sees("a path")
+        plain.types("/quit\n")
+        assert plain.ends() == 0
 
 
 @pytest.mark.needs("sandbox")
@@ -532,3 +586,97 @@ def test_what_was_sent_to_a_turn_outlives_it(chat: Any) -> None:
     says(screen, "hello")
     screen.sees("> hello", "one", "> remember this", "two")
     screen.lacks("queued: remember this")
+
+
+def test_no_editor_is_started_from_where_tools_may_write(chat: Any, desk: Any) -> None:
+    planted = desk.workspace / "bin" / "edit"
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\ntouch ran\n")
+    planted.chmod(0o755)
+    screen = chat(["never asked"], EDITOR="edit", PATH=f"{planted.parent}:{os.environ['PATH']}")
+    screen.types("\x07")
+    screen.sees("where tools may write")
+    assert not (desk.workspace / "ran").exists()
+
+
+def planted(desk: Any, *names: str) -> dict[str, str]:
+    """Programs that a tool has put first on PATH: each would leave a file `ran`."""
+    folder = desk.workspace / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text(f"#!/bin/sh\ntouch {desk.workspace}/ran\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "LD_LIBRARY_PATH": f"{desk.workspace}/lib"}
+
+
+def test_an_editor_starts_and_loads_nothing_of_the_workspace(chat: Any, desk: Any) -> None:
+    """Failed before: its `env` took the plant that is first on PATH, outside the sandbox."""
+    editor = desk.home / "edit"
+    editor.write_text(
+        "#!/usr/bin/env python3\nimport os, subprocess, sys\n"
+        "said = subprocess.run(['tool-of-the-editor'], shell=True, stderr=-3).returncode\n"
+        "libraries = os.environ.get('LD_LIBRARY_PATH', 'without')\n"
+        "text = open(sys.argv[1]).read() + f' and {said} {libraries}\\n'\n"
+        "open(sys.argv[1], 'w').write(text)\n"
+    )
+    editor.chmod(0o755)
+    variables = planted(desk, "python3", "sh", "tool-of-the-editor")
+    screen = chat(["got it"], EDITOR=f"{editor}", VISUAL="", **variables)
+    screen.types("my words")
+    screen.shows("› my words")
+    screen.types("\x07")
+    screen.shows("› my words and 127 without")
+    assert not (desk.workspace / "ran").exists()
+    assert os.listdir(desk.home / "chat") == [], "the file of the message is gone"
+    screen.types(ENTER)
+    screen.sees("> my words and 127 without", "got it")
+
+
+def test_a_file_of_the_workspace_is_no_word_of_the_editor(chat: Any, desk: Any) -> None:
+    (desk.workspace / "edit.sh").write_text("touch ran\n")
+    screen = chat(["never asked"], EDITOR="sh edit.sh", VISUAL="")
+    screen.types("\x07")
+    screen.sees("not started: edit.sh is where tools may write; set EDITOR")
+    assert not (desk.workspace / "ran").exists()
+
+
+def test_a_signal_ends_the_chat_behind_an_editor(chat: Any, desk: Any) -> None:
+    screen = chat(["ok"], EDITOR="sh -c 'echo editing; exec sleep 1000'", VISUAL="")
+    screen.types("\x07")
+    screen.shows("editing")
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.ends() == 143
+    assert settings(screen)[3] & termios.ECHO
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_plain_chat_at_a_question(chat: Any, desk: Any, how: int) -> None:
+    """Failed before: it died at once, and pastes stayed marked."""
+    arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
+    chat([Call("exec_command", arguments | {"justification": "May I?"}), "never said"])
+    with Screen([TOOLREST, "chat", "--plain", "go"], cwd=desk.workspace) as plain:
+        plain.sees("Run it?")
+        plain.process.send_signal(how)
+        assert plain.ends() == 128 + how
+        assert settings(plain)[3] & termios.ECHO
+        assert plain.raw.rfind(b"\x1b[?2004l") > plain.raw.rfind(b"\x1b[?2004h")
+        assert "Traceback" not in plain.text
+
+
+@pytest.mark.needs("sandbox")
+def test_a_signal_ends_the_chat_behind_an_attached_command(chat: Any) -> None:
+    """Failed before: it went on until Ctrl-]."""
+    command = {"cmd": "echo started; cat", "tty": True, "login": False, "yield_time_ms": 500}
+    screen = chat([Call("exec_command", command), "it goes on"])
+    says(screen, "start it")
+    screen.sees("it goes on", "tokens in")
+    (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
+    says(screen, "/ps ²")
+    screen.sees("no command has the number ²")
+    says(screen, f"/ps {number}")
+    screen.shows("Ctrl-] leaves")
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.ends() == 143
+    assert settings(screen)[3] & termios.ECHO
+    assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -58,10 +59,37 @@ async def test_the_name_of_a_prompt_does_nothing_to_the_terminal() -> None:
         has_servers = True
         mcp = Pool()
 
+        async def wait_for_mcp(self, *names: str) -> None: ...
+
     prompts = McpPrompts(Rest())  # type: ignore[arg-type]
     with pytest.raises(PromptError) as error:
         await prompts.text("fs:other", "")
     assert all(text.isprintable() for text in [str(error.value), *prompts.known()])
+
+
+async def test_a_server_that_was_starting_is_asked_again() -> None:
+    class Pool:
+        connections: ClassVar = {"fs": None}
+        answers: ClassVar[list[Any]] = [({}, {"fs": "it is still starting"})]
+
+        async def prompts(self) -> Any:
+            return self.answers.pop(0) if self.answers else ({"fs": [{"name": "review"}]}, {})
+
+        async def get_prompt(self, server: str, name: str, arguments: Any) -> Any:
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": name}}]}
+
+    class Rest:
+        has_servers = True
+        mcp = Pool()
+        gate = SimpleNamespace(services=SimpleNamespace(taint=SimpleNamespace(enabled=False)))
+
+        async def wait_for_mcp(self, *names: str) -> None:
+            assert names == ("fs",)
+
+    prompts = McpPrompts(Rest())  # type: ignore[arg-type]
+    assert await prompts.text("fs:review", "") == "review"
+    with pytest.raises(PromptError, match=r"the servers have: /fs:review$"):
+        await prompts.text("fs:other", "")
 
 
 @pytest.mark.needs("sandbox")

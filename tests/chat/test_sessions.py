@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chat.test_chat import ENTER, ESC, says
+from tests.chat.test_approvals import answers
+from tests.chat.test_chat import ENTER, ESC, planted, says
 from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
@@ -159,10 +160,73 @@ def test_a_picture_is_sent_and_one_that_is_none_is_a_notice(chat: Any, desk: Any
     (desk.workspace / "text.png").write_text("no picture")
     screen = chat(["I see it"])
     says(screen, "look at text.png")
-    screen.sees("text.png is not a PNG, JPEG, GIF or WebP picture")
+    screen.sees("is not a PNG, JPEG, GIF or WebP picture", "not sent: look at text.png")
     _talk(screen, "look at 'a picture.png'")
     screen.sees("I see it")
     assert "data:image/png;base64," in _rollouts(desk.home)[0]
+
+
+def test_a_picture_is_pasted_from_the_clipboard(chat: Any, desk: Any) -> None:
+    """Ctrl-V asks the desktop's program; before and after, nothing runs it."""
+    clipboard, program = desk.home / "clipboard", desk.home / "bin" / "wl-paste"
+    program.parent.mkdir()
+    desktop = {"PATH": f"{program.parent}:/usr/bin:/bin", "WAYLAND_DISPLAY": "wayland-0"}
+    screen = chat(["I see it"], **desktop)
+    screen.types("\x16")
+    screen.sees("no program here reads pictures from the clipboard", "xclip (X11)")
+    program.write_text(
+        f'#!/bin/sh\necho $* >> {desk.home}/asked\n[ "$3" = image/jpeg ] && cat {clipboard}\n'
+    )
+    program.chmod(0o755)
+    screen.types("\x16")
+    screen.sees("there is no picture on the clipboard")
+    clipboard.write_bytes(PIXEL)
+    screen.types("what is this?\x1bv")
+    screen.shows("› what is this? [picture 1: 1 kB]")
+    screen.types("\x0f")
+    screen.shows("what was pasted", "picture-")
+    screen.types("q")
+    asked = (desk.home / "asked").read_text().splitlines()
+    assert asked[-2:] == [f"--no-newline --type image/{kind}" for kind in ("png", "jpeg")]
+    screen.shows("[picture 1: 1 kB]")
+    _talk(screen, "")
+    screen.sees("> what is this? '", "I see it")
+    assert base64.b64encode(PIXEL).decode() in _rollouts(desk.home)[0]
+    (kept,) = (desk.home / "spill").rglob("picture-*.png")
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (PIXEL, 0o600)
+    assert len((desk.home / "asked").read_text().splitlines()) == len(asked)
+
+
+def test_the_clipboards_program_starts_and_loads_nothing_of_the_workspace(
+    chat: Any, desk: Any
+) -> None:
+    """Failed before: its `env` took the plant that is first on PATH, outside the sandbox."""
+    program = desk.home / "bin" / "wl-paste"
+    program.parent.mkdir()
+    program.write_text(f'#!/usr/bin/env sh\n[ "$LD_LIBRARY_PATH" ] || cat {desk.home}/picture\n')
+    program.chmod(0o755)
+    (desk.home / "picture").write_bytes(PIXEL)
+    variables = planted(desk, "sh", "cat")
+    variables["PATH"] = f"{variables['PATH']}:{program.parent}"
+    screen = chat(["I see it"], WAYLAND_DISPLAY="wayland-0", **variables)
+    screen.types("\x16")
+    screen.shows("› [picture 1: 1 kB]")
+    assert not (desk.workspace / "ran").exists()
+
+
+@pytest.mark.long
+def test_a_clipboard_that_hangs_or_floods_is_given_up(chat: Any, desk: Any) -> None:
+    program = desk.home / "bin" / "xclip"
+    program.parent.mkdir()
+    desktop = {"PATH": f"{program.parent}:/usr/bin:/bin", "DISPLAY": ":0"}
+    screen = chat(["fine"], **desktop)
+    for body, message in (("exec cat /dev/zero", "larger than"), ("exec sleep 1000", "within 5 s")):
+        program.write_text(f"#!/bin/sh\necho $$ > {desk.home}/pid\n{body}\n")
+        program.chmod(0o755)
+        screen.types("\x16")
+        screen.sees(message)
+        assert not Path("/proc", (desk.home / "pid").read_text().strip()).exists()
+    _talk(screen, "hello")
 
 
 @pytest.mark.long
@@ -208,3 +272,59 @@ def test_undo_reaches_over_a_summary(chat: Any, desk: Any) -> None:
     screen.sees("the conversation was summarised")
     says(screen, "/undo")
     screen.until(lambda: (desk.workspace / "a.txt").read_text() == "before\n", "it is undone")
+
+
+@pytest.mark.needs("sandbox")
+def test_the_diff_is_of_this_session_and_of_all_of_it(chat: Any, desk: Any) -> None:
+    """Failed before: nothing after a resume, and another session's patches after /new."""
+    (desk.workspace / "a.txt").write_text("before\n")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-before\n+after\n*** End Patch"
+    failing = "*** Begin Patch\n*** Update File: a.txt\n@@\n-never there\n+wrong\n*** End Patch"
+    script = [Freeform("apply_patch", failing), Freeform("apply_patch", patch), "patched"]
+    screen = chat(script, "chat", "-s", "workspace-write")
+    _talk(screen, "patch it")
+    screen.types("\x04")
+    assert screen.ends() == 0
+    other = chat.again("resume", "--last")
+    other.sees("goes on; the end of it:")
+    says(other, "/diff")
+    other.shows("what this session has changed", "update a.txt", "-before", "+after")
+    assert "wrong" not in other.now
+    other.types("q")
+    other.shows("/help")
+    says(other, "/new")
+    opened = "toolrest · gpt-5.5".encode()  # the emulator has one screen, and so does the pager
+    other.until(lambda: other.raw.count(opened) == 2, "the new session")
+    says(other, "/diff")
+    other.sees("this session has changed nothing")
+
+
+@pytest.mark.needs("sandbox")
+def test_permissions_list_what_is_granted(chat: Any) -> None:
+    arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
+    call = Call("exec_command", arguments | {"justification": "May I?", "prefix_rule": ["true"]})
+    screen = chat([call, "that was it"])
+    says(screen, "go")
+    screen.shows("[s] session")
+    answers(screen, "s")
+    screen.sees("that was it", "tokens in")
+    says(screen, "/permissions")
+    screen.sees("granted (session): ")
+
+
+def test_leaving_the_list_of_sessions_opens_none(chat: Any, desk: Any) -> None:
+    """Failed before: Ctrl-D opened the first one."""
+    screen = chat(["answer one"])
+    _talk(screen, "the first question")
+    screen.types("\x04")
+    assert screen.ends() == 0
+    with Screen([TOOLREST, "resume"], cwd=desk.workspace) as other:
+        other.sees("Session [1]:")
+        other.types("\x04")
+        assert other.ends() == 130
+        assert "goes on; the end of it" not in other.text
+    with Screen([TOOLREST, "resume"], cwd=desk.workspace) as other:
+        other.sees("Session [1]:")
+        other.types("²\n")
+        assert other.ends() == 2
+        assert "there is no number ² in the list" in other.text

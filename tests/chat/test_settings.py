@@ -40,14 +40,15 @@ def test_cached_tokens_have_a_price_of_their_own() -> None:
 def test_a_cost_that_is_not_known_is_never_a_number() -> None:
     prices = {"a": ModelPrice(input=1.0, output=1.0)}
     known = Accounting(None, None, price=prices.get)
-    known.add(Usage(input=1_000_000, total=1_000_000), "a")
+    known.count(Usage(input=1_000_000, total=1_000_000), "a")
     assert known.cost() == 1.0
-    child = Accounting(None, None, price=prices.get)
-    known.children.append(child)
-    assert known.cost() == 1.0
-    child.add(Usage(input=1, total=1), "b")
+    elsewhere = {"c": ModelPrice(input=2.0, output=1.0)}
+    child = Accounting(None, None, price=elsewhere.get, parent=known)
+    child.count(Usage(input=1_000_000, total=1_000_000), "c")
+    assert known.cost() == 3.0, "a sub-agent's model may have another provider"
+    child.count(Usage(input=1, total=1), "b")
     assert known.cost() is None, "a sub-agent's model has no price"
-    child.spent.clear()
+    known.spent.clear()
     assert known.cost() is None, "tokens of models that are not known"
     assert dollars(None) == "–"
     assert [dollars(cost) for cost in (0, 0.0123, 0.5, 1234.5)] == [
@@ -132,6 +133,7 @@ def test_keys_are_settings(chat: Any) -> None:
         ('dance = "f2"', "chat.keys.dance"),
         ('output = "hyper-x"', "'hyper-x' is not a key"),
         ('output = "x"', "'x' is text that one writes"),
+        ('output = "ctrl-h"', "'ctrl-h': terminals send Backspace as ctrl-h; use another key"),
     ],
 )
 def test_an_unknown_action_or_key_is_named(desk: Any, line: str, words: str) -> None:

@@ -125,6 +125,30 @@ def test_a_question_is_resized_cleanly(tmux: Any) -> None:
     assert [row for row in text.splitlines() if row.startswith("line ")] == LINES.splitlines()
 
 
+@pytest.mark.long
+@pytest.mark.needs("sandbox")
+def test_a_running_command_is_resized_cleanly(tmux: Any) -> None:
+    """Rows that were longer before, and that tmux wraps as if they still were."""
+    line = "for n in 1 2 3 4; do echo tick $n; sleep 0.3; done; sleep 60"
+    command = Call("exec_command", {"cmd": line, "login": False, "yield_time_ms": 30_000})
+    window = tmux([LINES, command])
+    window.sees("toolrest · gpt-5.5")
+    window.types("hello", "Enter")
+    window.sees("tokens in")
+    window.types("go", "Enter")
+    window.shows("  tick 4")
+    for size in ((40, 14), (100, 30), (60, 20), (45, 16), (80, 24)):
+        window.resizes(*size)
+        window.types("xx")
+        window.shows("› xx")
+        window.types("BSpace", "BSpace")
+        window.until(lambda: "› x" not in window.now, "the x goes")
+    window.types("Escape")
+    window.sees("✗ interrupted")
+    once = ("$ for n in", "  tick 1", "  tick 4", "/help")
+    window.until(lambda: all(window.text.count(words) == 1 for words in once), "drawn over")
+
+
 def test_a_copied_paragraph_is_one_line(tmux: Any) -> None:
     words = " ".join(f"word{n}" for n in range(80))
     window = tmux([words])

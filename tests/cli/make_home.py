@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,18 +23,20 @@ from unittest import mock
 from toolrest import ApprovalRequest, Toolrest
 from toolrest.config import Config
 from toolrest.config.loader import load
-from toolrest.testing import Call, ScriptedServer
+from toolrest.testing import Call, Fail, ScriptedServer
 
 PLACE = "/tmp/toolrest-made-home"
 PROJECT = f"{PLACE}/project"
 HOME = f"{PLACE}/home"
+STORE = "batch-store"
+TASKS = '{"id": "one", "prompt": "say hello"}\n{"id": "two", "prompt": "say it in rhymes"}\n'
 SERVER_URL = "http://127.0.0.1:9/v1"
 TOOLREST = str(Path(sys.executable).parent / "toolrest")
 FAR_FUTURE = 4_000_000_000.0
-LEFT_OUT = ("cache", "checkpoints", "run", "tools.json", "*.lock")
+LEFT_OUT = ("batch", "cache", "checkpoints", "run", "tools.json", "*.lock")
 
 SETTINGS = f"""\
-# Settings of the first release.
+# Settings as users write them.
 model = "gpt-5.5"
 model_provider = "scripted"
 approval_policy = "untrusted"
@@ -126,6 +129,17 @@ def record_sessions() -> None:
             killed.send_signal(signal.SIGKILL)
 
 
+def record_batch() -> None:
+    """A batch of two tasks, with its store in the home: one that succeeded and one that failed."""
+    Path(PROJECT, "tasks.jsonl").write_text(TASKS)
+    with ScriptedServer(["Hello.", Fail(400, "bad", "no rhymes")]) as server:
+        base = f"model_providers.scripted.base_url={server.url}"
+        store = ("--store", f"{HOME}/{STORE}", "-j", "1")
+        run("batch", "tasks.jsonl", *store, "-c", base, codes=(1,))
+    for path in Path(HOME, STORE).rglob("*.json"):  # not this machine's name
+        path.write_text(path.read_text().replace(f'"{socket.gethostname()}"', '"machine"'))
+
+
 def config(**flags: Any) -> Config:
     return load(workspace=PROJECT, flags=flags)
 
@@ -154,8 +168,8 @@ async def record_approvals() -> None:
         async with Toolrest(PROJECT, config=later) as rest:
             for command in ("make install", "make clean"):
                 await rest.call("exec_command", {"cmd": command})
-            assert len(rest.pending) == 2
-    run("approvals", "approve", rest.pending[1].id)
+            _, clean = sorted(rest.pending, key=lambda pending: "clean" in pending.arguments)
+    run("approvals", "approve", clean.id)
 
 
 def main() -> None:
@@ -174,6 +188,7 @@ def main() -> None:
         run("mcp", "add", "notes", "--", f"{PROJECT}/notes-server")
         run("mcp", "list", codes=(0, 1))
         record_sessions()
+        record_batch()
         asyncio.run(record_approvals())
         shutil.copytree(HOME, target, ignore=shutil.ignore_patterns(*LEFT_OUT))
     finally:

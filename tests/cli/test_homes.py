@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.make_home import PROJECT, make_project
+from tests.cli.make_home import PROJECT, STORE, TASKS, make_project
 
-from toolrest import Toolrest
+from toolrest import Toolrest, __version__
 from toolrest.config.loader import load
 from toolrest.testing import ScriptedServer
 
@@ -22,7 +22,13 @@ FULL = ("-s", "danger-full-access")
 NO_SERVER = ("-c", "mcp_servers.notes.enabled=false")
 
 
-@pytest.fixture(params=HOMES, ids=lambda home: home.name)
+def case(home: Path) -> Any:
+    """A home as a parameter; what this release itself writes is read by most other tests, too."""
+    own = home.name == f"home-{__version__.rpartition('.')[0]}"
+    return pytest.param(home, id=home.name, marks=[pytest.mark.long] if own else [])
+
+
+@pytest.fixture(params=map(case, HOMES))
 def old(request: pytest.FixtureRequest, desk: Any) -> Any:
     """A desk with such a home, and the project that it knows at another path."""
     shutil.copytree(request.param, desk.home, dirs_exist_ok=True)
@@ -148,6 +154,23 @@ def test_the_audit_logs_verify(old: Any) -> None:
 
 def test_notes_are_remembered(old: Any) -> None:
     assert "Be brief." in printed(old, "call", *NO_SERVER, "get_memory", '{"memory_id": "global"}')
+
+
+def test_the_store_of_a_batch_is_read_and_gone_on_with(old: Any) -> None:
+    store = old.home / STORE
+    if not store.exists():
+        return  # 0.1 had none
+    assert "2 of 2 have a result" in printed(old, "batch", "status", str(store))
+    rows = printed(old, "batch", "results", str(store), "--format", "jsonl").splitlines()
+    texts = {row["id"]: row["text"] for row in map(json.loads, rows)}
+    assert texts["one"] == "Hello."
+    tasks = old.workspace / "tasks.jsonl"
+    tasks.write_text(TASKS)
+    assert old.run("batch", "retry", str(store)).err == "1 tasks will run again\n"
+    with ScriptedServer(["In rhymes."]) as server:  # one reply: what succeeded is not run again
+        base = f"model_providers.scripted.base_url={server.url}"
+        ran = old.run("batch", str(tasks), "--store", str(store), "-c", base, *NO_SERVER)
+    assert ran.code == 0, ran.err
 
 
 def test_the_doctor_finds_nothing_wrong_with_it(old: Any) -> None:

@@ -1,4 +1,4 @@
-"""The quick start changes nothing that anybody could notice but the time."""
+"""The quick start changes nothing but the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder that nobody trusts: whatever it brings, nothing of it counts and nothing of it runs."""
+"""A folder that is not trusted: whatever it brings, nothing of it counts and nothing of it runs."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from toolrest.agent.conversation.events import (
     TokenCount,
     UserMessage,
 )
+from toolrest.agent.subagents.subagents import AgentCall, AgentStatus
 from toolrest.answer import Answer
 from toolrest.events import (
     ConnectionBlocked,
@@ -27,6 +28,7 @@ from toolrest.events import (
     ExecCommandOutputDelta,
     PatchApplyEnd,
     PlanUpdate,
+    RequestUserInput,
     ToolCallBegin,
     ToolCallDecision,
     ToolCallDelta,
@@ -35,6 +37,7 @@ from toolrest.events import (
     Warning,  # noqa: A004 - the event
 )
 from toolrest.timeline.cells import (
+    AgentCell,
     CallCell,
     EndCell,
     FileDiff,
@@ -43,10 +46,17 @@ from toolrest.timeline.cells import (
     Output,
     PlanCell,
     PlanStep,
+    Question,
+    QuestionCell,
     ReasoningCell,
     UserCell,
 )
 from toolrest.timeline.fold import Timeline
+from toolrest.tools.agents.events import (
+    CollabAgentInteractionBegin,
+    CollabAgentSpawnBegin,
+    CollabAgentSpawnEnd,
+)
 
 
 def begin(call_id: str = "c", tool: str = "exec_command", arguments: str = "{}") -> Event:
@@ -229,6 +239,16 @@ def test_a_blocked_connection_goes_to_the_only_running_call() -> None:
     assert isinstance(folded(blocked).cells[0], NoticeCell)
 
 
+def test_connections_that_are_blocked_again_and_again_are_told_once() -> None:
+    running = ExecCommandBegin(call_id="c", command=("curl",), cwd="/ws")
+    many = [
+        ConnectionBlocked(host=f"{number % 100}.example", port=443, protocol="tcp")
+        for number in range(1000)
+    ]
+    notes = call(begin(), running, *many[:1], *many).notes
+    assert len(notes) == len(set(notes)) == 20
+
+
 # Whatever comes
 
 IDS = st.sampled_from(["a", "b"])
@@ -301,3 +321,144 @@ def test_a_flood_keeps_its_end_and_its_count() -> None:
         endless.feed("x" * 65_536)
     endless.flush()
     assert len(endless.text) <= 2 * Output.MOST
+
+
+QUESTION = {"id": "drop", "header": "Drop", "question": "Drop it?", "options": [{"label": "Yes"}]}
+
+
+def asked(*questions: dict[str, Any]) -> Event:
+    return RequestUserInput(call_id="c", questions=list(questions or (QUESTION,)))
+
+
+def test_a_question_has_a_cell_with_its_answers() -> None:
+    timeline = folded(begin(tool="asks"), asked())
+    (cell,) = timeline.cells
+    assert isinstance(cell, QuestionCell)
+    assert cell.questions == (Question("drop", "Drop", "Drop it?", ("Yes",)),)
+    assert not cell.done
+    assert timeline.running == [cell], "in the place of its call"
+    assert timeline.feed(end(output='{"answers":{"drop":{"answers":["Yes"]}}}')) is cell
+    assert (cell.done, cell.state, cell.answers) == (True, "done", {"drop": ("Yes",)})
+    assert timeline.running == []
+
+
+def test_a_question_that_is_declined_has_no_answers() -> None:
+    (cell,) = folded(
+        begin(tool="asks"),
+        asked(),
+        end(success=False, failure="execution_failed", output="it was cancelled"),
+    ).cells
+    assert isinstance(cell, QuestionCell)
+    assert (cell.state, cell.answers) == ("failed", {})
+    assert "it was cancelled" in cell.reason
+
+
+@pytest.mark.parametrize("questions", [[], ["text"], [{"id": 1}], [QUESTION, {"id": "b"}]])
+def test_what_is_no_question_stays_a_call(questions: list[Any]) -> None:
+    cell = call(begin(tool="asks"), RequestUserInput(call_id="c", questions=questions))
+    assert not isinstance(cell, QuestionCell)
+
+
+def spawned(agent_id: str = "a1", task: str = "look", path: str = "root/explorer-1") -> list[Event]:
+    fields: dict[str, Any] = {"call_id": "c", "tool": "spawns", "sender_thread_id": "me"}
+    return [
+        begin(tool="spawns"),
+        CollabAgentSpawnBegin(prompt=task, **fields),
+        AgentStatus(agent_id=agent_id, path=path, role="explorer", status="running"),
+        CollabAgentSpawnEnd(
+            prompt=task,
+            receiver_thread_ids=(agent_id,),
+            statuses={agent_id: "running"},
+            success=True,
+            **fields,
+        ),
+        end(),
+    ]
+
+
+def agent_is(status: Any, agent_id: str = "a1", path: str = "root/explorer-1") -> Event:
+    return AgentStatus(agent_id=agent_id, path=path, role="explorer", status=status)
+
+
+def agent_calls(tool: str, arguments: str = "", *, ended: bool = False) -> Event:
+    return AgentCall(
+        agent_id="a1", path="root/explorer-1", tool=tool, arguments=arguments, ended=ended
+    )
+
+
+def agents(timeline: Timeline) -> list[AgentCell]:
+    return [cell for cell in timeline.cells if isinstance(cell, AgentCell)]
+
+
+def test_a_sub_agent_has_a_cell_from_its_start_to_its_end() -> None:
+    timeline = folded(*spawned())
+    started, cell = timeline.cells
+    assert isinstance(started, CallCell)
+    assert started.hidden, "the agent's own cell shows it"
+    assert isinstance(cell, AgentCell)
+    assert (cell.name, cell.task, cell.state, cell.done) == ("explorer-1", "look", "running", False)
+    assert timeline.feed(agent_calls("exec_command", '{"cmd": "pytest -q"}')) is cell
+    assert (cell.doing, cell.calls) == ("$ pytest -q", 1)
+    timeline.feed(agent_calls("exec_command", ended=True))
+    timeline.feed(agent_calls("read_file", '{"path": "a.py"}'))
+    assert (cell.doing, cell.calls) == ("read_file a.py", 2)
+    assert timeline.feed(agent_is({"completed": "two callers"})) is cell
+    assert (cell.state, cell.last, cell.done) == ("completed", "two callers", True)
+    timeline.feed(agent_is("shutdown"))
+    timeline.feed(agent_calls("late"))
+    assert (cell.state, cell.calls) == ("completed", 2), "closed when it is done already"
+
+
+def test_a_sub_agent_goes_on_after_the_turn_and_can_get_another_task() -> None:
+    timeline = folded(*spawned(), complete())
+    (first,) = agents(timeline)
+    assert not first.done
+    fields: dict[str, Any] = {"call_id": "d", "tool": "sends", "sender_thread_id": "me"}
+    for event in (
+        agent_is({"errored": "no"}),
+        CollabAgentInteractionBegin(receiver_thread_ids=("a1",), prompt="once more", **fields),
+        agent_is("running"),
+    ):
+        timeline.feed(event)
+    before, after = agents(timeline)
+    assert (before.state, before.last, before.done) == ("errored", "no", True)
+    assert (after.task, after.state, after.done) == ("once more", "running", False)
+
+
+def test_what_works_between_turns_is_not_in_the_time_of_the_next() -> None:
+    timeline = Timeline()
+    events = [*spawned(), complete(), agent_is({"completed": "x"}), UserMessage(message="go")]
+    times = [*(1.0 for _ in spawned()), 2.0, 50.0, 100.0, 101.0, 103.0]
+    for event, time in zip([*events, UserMessage(message="and"), complete()], times, strict=True):
+        event.time = time
+        timeline.feed(event)
+    assert [cell.seconds for cell in timeline.cells if isinstance(cell, EndCell)] == [1.0, 3.0]
+
+
+def test_two_sub_agents_and_one_of_their_own_do_not_mix() -> None:
+    timeline = folded(
+        *spawned(),
+        *spawned("a2", "measure", "root/default-2"),
+        agent_is("running", "b", "root/default-2/explorer-1"),
+        agent_is({"completed": "x"}, "b", "root/default-2/explorer-1"),
+        agent_is({"completed": "y"}, "a2", "root/default-2"),
+    )
+    found = [(cell.task, cell.depth, cell.state, cell.last) for cell in agents(timeline)]
+    assert found == [
+        ("look", 0, "running", ""),
+        ("measure", 0, "completed", "y"),
+        ("", 1, "completed", "x"),
+    ]
+
+
+def test_a_sub_agent_that_cannot_be_started_is_a_failed_call() -> None:
+    start, spawn, *_ = spawned()
+    cell = call(
+        start,
+        spawn,
+        CollabAgentSpawnEnd(
+            call_id="c", tool="spawns", sender_thread_id="me", statuses={}, success=False
+        ),
+        end(success=False, failure="execution_failed", output="collab spawn failed: too many"),
+    )
+    assert (cell.hidden, cell.state) == (False, "failed")

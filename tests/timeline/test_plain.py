@@ -9,10 +9,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.timeline.test_fold import begin, complete, end
+from tests.timeline.test_fold import (
+    QUESTION,
+    agent_calls,
+    agent_is,
+    asked,
+    begin,
+    complete,
+    end,
+    spawned,
+)
 
 from toolrest.agent.conversation.events import AgentMessage, AgentReasoning
 from toolrest.events import Event, ExecCommandBegin, PatchApplyEnd, PlanUpdate, ToolCallDelta
+from toolrest.gate.approval.request import ApprovalRequest
+from toolrest.policy.effects import Risk
+from toolrest.timeline.approval import describe
 from toolrest.timeline.cells import CallCell, FileDiff, MessageCell, UserCell
 from toolrest.timeline.draw import Drawing, diff_lines, duration, safe_lines
 from toolrest.timeline.plain import PlainPrinter, has_colour, styled
@@ -206,3 +218,112 @@ def test_markdown_is_whole_and_fenced() -> None:
     ]
     (block,) = markdown([CallCell(call_id="c", tool="t", arguments="```")])
     assert block == "**t**\n\n````\n```\n````"
+
+
+@pytest.mark.parametrize(
+    "end", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+)
+def test_no_character_in_a_line_makes_another_line_of_a_diff(end: str) -> None:
+    text = f"@@ -1,2 +1,2 @@\n one{end}-two\n-x{end} y\n+z\r\n"
+    drawn = [
+        "".join(part for _, part in line) for line in diff_lines(FileDiff("a", "update", text))
+    ]
+    assert len(drawn) == 3
+    assert [line[8:9] for line in drawn] == [" ", "-", "+"]
+    assert drawn[2] == "      2 +z"
+    assert len(list(diff_lines(FileDiff("a", "add", f"one{end}two\nthree\r\nfour\r")))) == 3
+
+
+@pytest.mark.parametrize("end", ["\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_an_approval_shows_every_path_that_is_written(end: str) -> None:
+    """A link leads elsewhere, and a line of the patch looks like the name of that file."""
+    body = "+b\x0cx /ws/deploy.sh" if end == "\n" else f"+b{end}x /ws/deploy.sh"
+    path = "/ws/no\nx /ws/deploy.sh" if end == "\n" else "/ws/notes.txt"
+    request = ApprovalRequest(
+        "c1", "apply_patch", "{}", "it writes", Risk.WRITE,
+        keys=(f"write:{path}", "write:/ws/deploy.sh"),
+        diff=f"update {path}\n@@ -1 +1,2 @@\n a\n{body}\n",
+        changes={path: {"type": "update", "unified_diff": body, "move_path": None}},
+    )  # fmt: skip
+    written = [line for line in describe(request) if line.startswith("  it ")]
+    assert written == ["  it         writes /ws/deploy.sh"]
+
+
+def test_a_question_is_drawn_with_its_answer_once_it_has_one() -> None:
+    answer = '{"answers":{"drop":{"answers":["Yes"]},"key":{"answers":["hunter22"]}}}'
+    secret = {"id": "key", "header": "Key", "question": "The key?", "isSecret": True}
+    text = printed(begin(tool="asks"), asked(QUESTION, secret), end(output=answer))
+    assert text.splitlines() == [
+        "The model asked: Drop",
+        "  Drop it?",
+        "  ✔ Yes",
+        "The model asked: Key",
+        "  The key?",
+        "  ✔ (not shown)",
+    ]
+
+
+def test_sub_agents_are_drawn_when_they_start_and_when_they_end() -> None:
+    events = [
+        *spawned(),
+        agent_calls("read_file"),
+        agent_is({"completed": "two callers\nboth fine"}),
+        *spawned("a2", "measure", "root/default-2"),
+        agent_is("running", "b", "root/default-2/explorer-1"),
+        agent_is({"errored": "Interrupted"}, "b", "root/default-2/explorer-1"),
+    ]
+    assert printed(*events).splitlines() == [
+        "▸ agent explorer-1: look",
+        "✔ agent explorer-1 (1 call): look",
+        "  two callers",
+        "  both fine",
+        "▸ agent default-2: measure",
+        "  ▸ agent explorer-1",
+        "  ✗ agent explorer-1",
+        "    Interrupted",
+    ]
+    words = printed(*events, words=True)
+    assert "now: agent explorer-1: look" in words
+    assert "done: agent explorer-1 (1 call): look" in words
+
+
+def stored(tool: str, arguments: Any, output: Any, call_id: str) -> list[dict[str, Any]]:
+    compact = json.dumps(output, separators=(",", ":"))
+    return [
+        {
+            "type": "function_call",
+            "name": tool,
+            "arguments": json.dumps(arguments),
+            "call_id": call_id,
+        },
+        {"type": "function_call_output", "call_id": call_id, "output": compact},
+    ]
+
+
+def test_stored_sessions_have_the_same_cells() -> None:
+    items = [
+        *stored("asks", {"questions": [QUESTION]}, {"answers": {"drop": {"answers": ["No"]}}}, "q"),
+        *stored("spawns", {"message": "look", "agent_type": "explorer"}, {"agent_id": "a1"}, "s"),
+        *stored("waits", {"ids": ["a1"]}, {"status": {"a1": {"completed": "two"}}}, "w"),
+        *stored(
+            "plans", {"plan": [{"step": "a", "status": "completed"}, {"step": "b"}]}, "ok", "p"
+        ),
+        *stored("closes", {"id": "a1"}, {"status": {"completed": "two"}}, "x"),
+    ]
+    cells = stored_cells(items)
+    lines = [styled(line, False) for cell in cells for line in Drawing().lines(cell)]
+    assert lines[:8] == [
+        "The model asked: Drop",
+        "  Drop it?",
+        "  ✔ No",
+        "▸ agent explorer-1: look",
+        "✔ agent explorer-1: look",
+        "  two",
+        "  ✔ a",
+        "  · b",
+    ]
+    text = "\n\n".join(markdown(cells))
+    assert "**Drop**\n\nDrop it?\n\n> No" in text
+    assert "**sub-agent explorer-1, completed**\n\nlook\n\ntwo" in text
+    assert "- [x] a\n- [ ] b" in text
+    assert '"agent_id"' not in text

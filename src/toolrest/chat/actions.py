@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.document import Document
+
+from toolrest.chat.composer.pastes import whole_lines
 from toolrest.chat.questions import Posed, Questions
-from toolrest.timeline.approval import offered
+from toolrest.own_code import tool_roots
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
@@ -60,24 +64,44 @@ class KeyActions:
         if held:
             questions.key_pressed()
             self._screen.buffer.insert_text(held + _text(data))
-        elif data == "e" and questions.is_armed:
-            self._show_approval()
         elif not questions.key(data):
             self._screen.buffer.insert_text(_text(data))
 
-    def _show_approval(self) -> None:
+    def show_approval(self) -> None:
+        """All of the approval in the pager."""
         asked = self._questions.approval
         if asked is not None:
-            asked.see_all()
             self._questions.key_pressed()
-            choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
-            self._chat.page("all of the request", "\n".join([*asked.lines, *choices]))
+            self._chat.page_request(asked)
 
     def paste(self, data: str) -> None:
-        """A paste: text, whatever it says."""
+        """A paste: text, whatever it says. An answer, which may be secret, has no mark in it."""
         self._questions.take_back()
         self._questions.key_pressed()
-        self._screen.buffer.insert_text(self._screen.pastes.fold(data))
+        pastes = self._screen.pastes
+        text = whole_lines(data) if self._writes_answer() else pastes.fold(data)
+        self._screen.buffer.insert_text(text)
+
+    def paste_picture(self) -> None:
+        """Paste the picture that is on the clipboard."""
+        self._questions.take_back()
+        self._questions.key_pressed()
+        if not self._writes_answer():
+            self._chat.spawn(self._paste_picture())
+
+    async def _paste_picture(self) -> None:
+        # Rarely needed.
+        from toolrest.chat.composer.clipboard import clipboard_picture, keep_picture
+
+        if (session := self._chat.session) is None:
+            return
+        data = await clipboard_picture(self._tool_roots())
+        path = keep_picture(self._chat.home, session.thread_id, data)
+        buffer = self._screen.buffer
+        if not self._writes_answer():
+            before = buffer.document.char_before_cursor
+            mark = self._screen.pastes.fold_picture(path, len(data))
+            buffer.insert_text(f"{' ' if before.strip() else ''}{mark} ")
 
     @property
     def is_picking(self) -> bool:
@@ -103,27 +127,31 @@ class KeyActions:
             buffer.insert_text(held)
             return
         questions.key_pressed()
+        if self._writes_answer():
+            text = buffer.text
+            buffer.reset()
+            questions.written(text)
+        elif not self._completed() and (questions.first is None or buffer.text.strip()):
+            self.submit(queued=False)
+
+    def _completed(self) -> bool:
+        """Whether Enter took a completion or began a new line; then nothing is sent."""
+        buffer = self._screen.buffer
         state = buffer.complete_state
         if state is not None and buffer.text.startswith("/") and state.completions:
             buffer.apply_completion(state.current_completion or state.completions[0])
         elif state is not None and state.current_completion is not None:
             buffer.apply_completion(state.current_completion)
-            return
+            return True
         if buffer.document.current_line_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
-            return
-        if self._writes_answer():
-            text = buffer.text
-            buffer.reset()
-            questions.written(text)
-        elif questions.first is None or buffer.text.strip():
-            self.submit(queued=False)
+            return True
+        return False
 
     def _writes_answer(self) -> bool:
         """Whether what is written is for a question, which may be secret, and not a message."""
-        first = self._questions.first
-        return isinstance(first, Posed) or (first is not None and first.writes is not None)
+        return self._questions.writes is not None
 
     def submit(self, *, queued: bool) -> None:
         """Send what was written."""
@@ -136,13 +164,24 @@ class KeyActions:
         pastes.clear()
         self._chat.send(text, queued=queued)
 
+    @property
+    def has_queued(self) -> bool:
+        """Whether the line is empty, and there is a queued message to take back into it."""
+        free = self.is_empty and not self.is_picking and not self._writes_answer()
+        return free and self._chat.session is not None and self._chat.conversation.has_queued
+
+    def take_queued(self) -> None:
+        """Take the last queued message back into the line."""
+        if (text := self._chat.conversation.take_back()) is not None:
+            self._screen.buffer.document = Document(text, len(text))
+
     def tab(self) -> None:
         """Tab: complete, or queue what was written for after this turn."""
         buffer = self._screen.buffer
-        if buffer.complete_state is not None:
-            buffer.complete_next()
-        elif self._writes_answer():
+        if self._writes_answer():
             return
+        if buffer.complete_state is not None and buffer.complete_state.completions:
+            buffer.complete_next()
         elif self._chat.busy:
             self.submit(queued=True)
         else:
@@ -158,6 +197,8 @@ class KeyActions:
             self._screen.buffer.cancel_completion()
         elif self._writes_answer():
             self._screen.buffer.reset()
+            self._questions.dismiss()
+        elif isinstance(self._questions.first, Posed):
             self._questions.dismiss()
         elif self._chat.busy:
             self._chat.spawn(self._chat.conversation.interrupt())
@@ -194,10 +235,24 @@ class KeyActions:
         """Write on in $EDITOR, with pastes in full."""
         if self._writes_answer():
             return
+        self._chat.over(self._edit())
+
+    async def _edit(self) -> None:
+        # Rarely needed.
+        from toolrest.chat.composer.editor import edited
+
         buffer = self._screen.buffer
-        buffer.text = self._screen.pastes.unfold(buffer.text)
-        self._screen.pastes.clear()
-        buffer.open_in_editor().add_done_callback(lambda _: self._questions.key_pressed())
+        text = self._screen.pastes.unfold(buffer.text)
+        written = await edited(text, self._chat.home, self._tool_roots())
+        if written is not None:
+            self._screen.pastes.clear()
+            buffer.document = Document(written, len(written))
+
+    def _tool_roots(self) -> list[str]:
+        """The folders that tools may write: those of this session, and of earlier ones."""
+        session = self._chat.session
+        roots = (os.getcwd(),) if session is None else session.rest.gate.services.files.tool_roots
+        return [*roots, *tool_roots]
 
     def show_output(self) -> None:
         """The folded paste, what runs, or the last call, whole in the pager."""

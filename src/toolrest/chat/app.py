@@ -22,14 +22,17 @@ from toolrest.chat.keys import bindings
 from toolrest.chat.screen import ChatScreen
 from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
-from toolrest.timeline.cells import CallCell, Cell
-from toolrest.timeline.draw import dollars
+from toolrest.timeline.approval import offered
+from toolrest.timeline.cells import CallCell, Cell, QuestionCell
+from toolrest.timeline.draw import dollars, safe_lines
+from toolrest.timeline.text import rows
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
+    from toolrest.agent.conversation.session import AgentSession
     from toolrest.chat.commands.commands import Commands
-    from toolrest.chat.conversation import Conversation, Open
-    from toolrest.chat.questions import Questions
+    from toolrest.chat.conversation import Check, Conversation, Open
+    from toolrest.chat.questions import Asked, Questions
     from toolrest.config import Config
 
 
@@ -56,6 +59,8 @@ class ChatApp:
     commands: Commands
     report: Callable[[Config, str | None], list[str]] | None = None
     """Writes a report on a session; its lines say where it is and what is in it."""
+    check: Check | None = None
+    """Loads the settings with some changed; ToolrestError says what is wrong with them."""
 
     def __init__(
         self,
@@ -72,10 +77,12 @@ class ChatApp:
         self._keys = bindings(self.actions, ChatKeys())
         self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
         self.screen.live.workspace = workspace
+        self.questions.see_all = self.actions.show_approval
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticking: asyncio.Task[None] | None = None
-        self._pager: asyncio.Task[None] | None = None
+        self._over: asyncio.Task[None] | None = None
+        """What has the terminal for a while: the pager, an editor."""
         self._leaving = False
         self._open = False
         self._early = [prompt] if prompt else []
@@ -154,7 +161,10 @@ class ChatApp:
             from toolrest.chat.commands.commands import Commands
             from toolrest.chat.conversation import Conversation
 
-            self.conversation, self.commands = Conversation(ready[0], self), Commands(self)
+            self.conversation = Conversation(
+                ready[0], self, check=self.check, command=self._queued_command
+            )
+            self.commands = Commands(self)
             self.screen.live.queue = self.conversation.queue
             self.screen.live.sent = self.conversation.sent
             self.conversation.start(ready[1])
@@ -195,7 +205,9 @@ class ChatApp:
         live = self.screen.live
         timeline = self.conversation.timeline
         live.tokens, live.cost = timeline.tokens, timeline.cost
-        if isinstance(cell, CallCell) and not cell.done:
+        if isinstance(cell, QuestionCell) and not cell.done:
+            live.doing = "waiting for your answer"
+        elif isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
         else:
             live.doing = ""
@@ -232,6 +244,8 @@ class ChatApp:
         self.screen.configure(settings.chat)
         self.commands.opened()
         self.screen.live.plan = None
+        self.screen.live.agents.clear()
+        self.screen.calls.clear()
         facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
         self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
         cells = stored_cells(session.history.items)
@@ -262,6 +276,11 @@ class ChatApp:
     # What the person does
 
     @property
+    def session(self) -> AgentSession | None:
+        """The session, once it is open."""
+        return self.conversation.session if self._open else None
+
+    @property
     def busy(self) -> bool:
         """Whether a turn or a command is under way."""
         return self._open and self.conversation.busy
@@ -275,7 +294,18 @@ class ChatApp:
         else:
             self._early.append(text)
 
+    async def _queued_command(self, text: str) -> None:
+        """Do a slash command that was queued, to its end; a message if it is none."""
+        before = set(self._tasks)
+        if self.commands.run(text):
+            await asyncio.gather(*(self._tasks - before))
+        else:
+            self.conversation.say(text)
+
     def _send(self, text: str, *, queued: bool) -> None:
+        if queued and self.busy and not text.startswith("!"):
+            self.conversation.queue_up(text)
+            return
         if text.startswith("/") and self.commands.run(text):
             return
         if text.startswith("!") and text[1:].strip():
@@ -288,12 +318,15 @@ class ChatApp:
     def leave(self) -> None:
         """Leave the chat; the last line says how to come back."""
         self._leaving = True
+        unsent = (*self.conversation.sent, *self.conversation.queue) if self._open else self._early
+        for text in unsent:
+            self.screen.say(f"not sent: {text}", "yellow")
         if self._open and self.conversation.timeline.cells:
             id_ = self.conversation.session.thread_id
             self.screen.say(f"this session goes on with: toolrest resume {id_[:8]}")
         self.screen.flush()
-        if self._pager is not None:
-            self._pager.cancel()  # the chat would wait for its end
+        if self._over is not None:
+            self._over.cancel()  # the chat would wait for its end
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()
 
@@ -302,8 +335,25 @@ class ChatApp:
         # Rarely needed.
         from toolrest.chat.pager import page
 
-        async def read() -> None:
-            await page(title, text)
-            self.questions.key_pressed()
+        self.over(page(safe_lines(title)[0], safe_lines(text)))
 
-        self._pager = self._spawned(read())
+    def page_request(self, asked: Asked) -> None:
+        """Show all of an approval request in the pager; then it can be approved."""
+        # Rarely needed.
+        from toolrest.chat.pager import page
+
+        width = self.screen.size[1] - 1  # the last column is a scroll bar
+        choices = (f"  [{key}] {sentence}" for key, sentence in offered(asked.request))
+        lines = [row for line in (*asked.lines, *choices) for row in rows(line, width)]
+        self.over(page("all of the request", lines, seen=asked.see_all))
+
+    def over(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that has the terminal meanwhile; it ends when the chat does."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            finally:
+                self.questions.key_pressed()
+
+        self._over = self._spawned(guarded())

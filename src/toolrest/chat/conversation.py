@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import unquote
@@ -17,15 +17,19 @@ from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.history import message
+from toolrest.control.server import ControlServer, open_control
 from toolrest.errors import ToolrestError
 from toolrest.events import Event
 from toolrest.items import JSONObject
+from toolrest.timeline import session_text
 from toolrest.timeline.cells import Cell, NoticeCell, UserCell
 from toolrest.timeline.fold import Timeline
 from toolrest.wire.items.pairing import is_models
 
 Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], AgentSession]
 """Opens a session: a new one, or the one of this rollout; with these settings changed."""
+Check: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""Loads the settings with these changed; ToolrestError says what is wrong with them."""
 _KINDS = r"\.(?:png|jpe?g|gif|webp)"
 _IMAGE = re.compile(
     rf"(?:^|(?<=\s))(?:@?((?:[^\s\\'\"]|\\ )+{_KINDS})|'([^'\n]+{_KINDS})'|\"([^\"\n]+{_KINDS})\")"
@@ -34,7 +38,7 @@ _IMAGE = re.compile(
 )
 """A path to a picture, as one writes it, or as terminals paste a file that is dropped on them."""
 SHELL = "exec_command"
-RAN = "I ran this command myself:\n$ "
+_RAN = "I ran this command myself:\n$ "
 """The start of a message about a command that the person ran."""
 
 
@@ -57,8 +61,18 @@ class View(Protocol):
 class Conversation:
     """One session after the other, with one turn at a time."""
 
-    def __init__(self, open_: Open, view: View) -> None:
+    def __init__(
+        self,
+        open_: Open,
+        view: View,
+        *,
+        check: Check | None = None,
+        command: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`command` does a slash command that was queued; without it, that is a message."""
         self._open = open_
+        self._check = check
+        self._do = command
         self._view = view
         self._session: AgentSession | None = None
         self.timeline = Timeline()
@@ -69,8 +83,15 @@ class Conversation:
         """Messages to the turn under way that the model has not read yet."""
         self._ran: list[JSONObject] = []
         """What the person ran, for the model to read with the next message."""
+        self._shown: set[str] = set()
+        """Messages about commands that the person ran, who has seen them already."""
+        self._unread: tuple[str | None, list[JSONObject]] | None = None
+        """What the turn under way was begun with, until the session has recorded it."""
         self._turn: asyncio.Task[None] | None = None
+        self._commanding: asyncio.Task[None] | None = None
+        """A slash command that was queued; what is queued behind it waits for its end."""
         self._unsubscribe: Callable[[], None] | None = None
+        self._control: ControlServer | None = None
 
     @property
     def session(self) -> AgentSession:
@@ -84,28 +105,46 @@ class Conversation:
         """Whether a turn or a command is under way."""
         return self._turn is not None and not self._turn.done()
 
+    @property
+    def is_controlled(self) -> bool:
+        """Whether the session has a control socket."""
+        return self._control is not None
+
     def start(self, rollout: str | None = None) -> None:
         """Open the first session."""
         self._use(self._open(rollout, self.changed_settings))
 
-    async def switch(self, rollout: str | None) -> None:
-        """End this session and open another; the old one stays if that one cannot be opened."""
+    async def switch(self, rollout: str | None, *, is_copy: bool = False) -> None:
+        """End this session and open another; the old one stays if that one cannot be opened.
+
+        What is queued goes on in a copy of this session; in any other it is shown, and dropped.
+        """
         await self.interrupt()
         opened = self._open(rollout, self.changed_settings)
         await self._end_session()
-        self.queue.clear()
-        self.sent.clear()
-        self._ran.clear()
+        self._queue_sent()
+        unsent = [] if is_copy else [*self.queue]
+        if not is_copy:
+            self.queue.clear()
+            self._ran.clear()
         self._use(opened)
+        for text in unsent:
+            self.notice(f"not sent: {text}", "warning")
+
+    def _queue_sent(self) -> None:
+        """Queue what the model has not read: the session that it was sent to is closed."""
+        self.queue[:0] = self.sent
+        self.sent.clear()
 
     async def change(self, **settings: Any) -> None:
         """Go on with the same session and other settings; with the old ones if that fails."""
         path = self.session.journal.path
         before = dict(self.changed_settings)
+        if self._check is not None:
+            self._check({**before, **settings})  # before anything is ended
         await self.interrupt()
         await self._end_session()
-        self.queue[:0] = self.sent  # the session that they were sent to is closed
-        self.sent.clear()
+        self._queue_sent()
         self.changed_settings.update(settings)
         try:
             opened = self._open(path, self.changed_settings)
@@ -118,12 +157,15 @@ class Conversation:
     async def _end_session(self) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
+        if self._control is not None:
+            self._control.close()  # a session that goes on with other settings has another one
         await self.session.aclose()
 
     def _use(self, session: AgentSession) -> None:
         self._session = session
         self.timeline = Timeline()
         self._unsubscribe = session.rest.subscribe(self._event)
+        self._control = open_control(session, self)
         self._view.opened()
 
     async def close(self) -> None:
@@ -135,17 +177,25 @@ class Conversation:
     def say(self, text: str) -> None:
         """Send a message: it begins a turn, or goes to the one that is under way."""
         if self.busy and self._session is not None and self._session.running:
-            try:
-                self._session.say(self._items(text))
-            except ToolrestError as error:  # a picture that cannot be sent
-                self.notice(str(error), "error")
-            else:
+            if (items := self._checked_items(text)) is not None:
+                self._session.say(items)
                 self.sent.append(text)
-            return
-        if self.busy:
+        elif self.busy:
             self.queue.append(text)
-            return
-        self._begin(self._run(text))
+        elif (items := self._checked_items(text)) is not None:
+            self._run(text, items)
+        else:
+            self._next()
+
+    def send(self, text: str, *, queued: bool) -> None:
+        """A message from the browser: text alone, no command and no picture by its path."""
+        (self.queue_up if queued else self.say)(ServersText(text))
+
+    async def undo(self, turn: int) -> list[str]:
+        """Take back this turn if it is the last one, and show what was put back."""
+        lines = await session_text.undo(self.session, turn)
+        self.notice("undo from the browser:\n" + "\n".join(lines))
+        return lines
 
     def queue_up(self, text: str) -> None:
         """Keep a message for after this turn."""
@@ -153,6 +203,18 @@ class Conversation:
             self.queue.append(text)
         else:
             self.say(text)
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether the person has queued something; what a server made stays in the queue."""
+        return any(not isinstance(text, ServersText) for text in self.queue)
+
+    def take_back(self) -> str | None:
+        """The last message or command that the person has queued, out of the queue."""
+        for at in reversed(range(len(self.queue))):
+            if not isinstance(self.queue[at], ServersText):
+                return self.queue.pop(at)
+        return None
 
     def compact(self, note: str) -> None:
         """Replace the conversation by a summary."""
@@ -175,6 +237,7 @@ class Conversation:
         turn = self._turn
         if turn is None or turn.done():
             return
+        await asyncio.sleep(0)  # a turn that was begun just now has its first step before its end
         if self._session is not None and self._session.running:
             await self._session.interrupt()
         else:
@@ -186,23 +249,21 @@ class Conversation:
         """Show a message of Toolrest."""
         self._view.changed(NoticeCell(level=level, text=text))
 
+    def was_shown(self, text: str) -> bool:
+        """Whether a message is about a command that the person ran in this chat."""
+        return text in self._shown
+
     # Inside
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._view.turn_began()
         self._turn = asyncio.ensure_future(work)
 
-    async def _run(self, text: str | None) -> None:
+    def _run(self, text: str | None, items: Sequence[JSONObject] = ()) -> None:
         """One turn; without a text, for the messages that came too late for the one before."""
-        try:
-            items = [*self._ran, *(self._items(text) if text is not None else ())]
-        except ToolrestError as error:  # a picture that cannot be sent
-            self._turn = None
-            self._view.turn_ended(None)
-            self.notice(str(error), "error")
-            return
-        self._ran = []
-        await self._turn_of(self.session.run(items))
+        ran, self._ran = self._ran, []
+        self._unread = text, ran
+        self._begin(self._turn_of(self.session.run([*ran, *items])))
 
     async def _turn_of(self, work: Coroutine[None, None, TurnResult]) -> None:
         result: TurnResult | None = None
@@ -210,12 +271,26 @@ class Conversation:
             result = await work
         finally:
             self._turn = None
+            self._put_back()
             self._view.turn_ended(result)
         if result.status == "completed" and self.session.has_pending:
-            self._begin(self._run(None))
+            self._run(None)
         elif result.status == "completed":
             self.sent.clear()
             self._next()
+
+    def _put_back(self) -> None:
+        """Keep what a turn was begun with, if it ended before the session had recorded it.
+
+        Servers that are required, hooks and a summary of a full conversation come before that.
+        """
+        if self._unread is None:
+            return
+        (text, ran), self._unread = self._unread, None
+        self._ran[:0] = ran
+        if text is not None:
+            self.queue.insert(0, text)
+            self.notice("the model has not got your message; it is queued", "warning")
 
     async def _command(self, line: str) -> None:
         output = "it was interrupted"
@@ -223,7 +298,9 @@ class Conversation:
             output = (await self.session.rest.call(SHELL, {"cmd": line})).text
         finally:
             self._turn = None
-            self._ran.append(message("user", f"{RAN}{line}\n{output}"))
+            text = f"{_RAN}{line}\n{output}"
+            self._shown |= {text, self.session.redactor.redact(text)}
+            self._ran.append(message("user", text))
             self._view.turn_ended(None)
         self._next()
 
@@ -232,10 +309,26 @@ class Conversation:
         if not self.queue:
             return
         text = self.queue.pop(0)
-        if text.startswith("!") and not isinstance(text, ServersText):
+        own = not isinstance(text, ServersText)
+        if own and text.startswith("!"):
             self.run_command(text[1:])
+        elif own and text.startswith("/") and self._do is not None:
+            self._commanding = asyncio.ensure_future(self._queued_command(self._do(text)))
         else:
             self.say(text)
+
+    async def _queued_command(self, done: Awaitable[None]) -> None:
+        await done
+        if not self.busy:
+            self._next()
+
+    def _checked_items(self, text: str) -> Sequence[JSONObject] | None:
+        """The message for the model; None, and a notice with the text, if it cannot be sent."""
+        try:
+            return self._items(text)
+        except ToolrestError as error:  # a picture, for one
+            self.notice(f"{error}; not sent: {text}", "error")
+            return None
 
     def _items(self, text: str) -> Sequence[JSONObject]:
         if isinstance(text, ServersText):
@@ -246,14 +339,16 @@ class Conversation:
 
     def _event(self, event: Event) -> None:
         cell = self.timeline.feed(event)
-        if isinstance(cell, UserCell) and cell.text in self.sent:
-            self.sent.remove(cell.text)
-        if cell is not None:
+        if isinstance(cell, UserCell):
+            self._unread = None
+            if cell.text in self.sent:
+                self.sent.remove(cell.text)
+        if cell is not None and not (isinstance(cell, UserCell) and self.was_shown(cell.text)):
             self._view.changed(cell)
 
 
 class ServersText(str):
-    """A message that a server wrote: no picture that it names is sent, no command of it is run."""
+    """A message of a server or the browser: no picture that it names is sent, no command is run."""
 
     __slots__ = ()
 

@@ -24,8 +24,10 @@ from toolrest.errors import ConfigError
 if TYPE_CHECKING:
     from toolrest.chat.actions import KeyActions
 
-# Shift-Enter, as terminals with the kitty keyboard protocol or modifyOtherKeys send it.
-_SHIFT_ENTER = ("\x1b[13;2u", "\x1b[27;2;13~")
+# Shift-Enter, as terminals with the kitty keyboard protocol and those with modifyOtherKeys (xterm,
+# tmux with extended-keys) send it. prompt_toolkit knows the second, as Enter.
+_SHIFT_ENTER = "\x1b[13;2u"
+_AS_ENTER = "\x1b[27;2;13~"
 
 
 def bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
@@ -34,12 +36,12 @@ def bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
     _answering(keys, actions)
     for codes, action in keys_of(chosen).items():
         _bind(keys, codes, _ACTIONS[action](actions), _when(codes, action, actions))
-    for sequence in _SHIFT_ENTER:
-        codes = tuple("escape" if char == "\x1b" else char for char in sequence)
-        _bind(keys, codes, _newline(actions))
+    codes = tuple("escape" if char == "\x1b" else char for char in _SHIFT_ENTER)
+    _bind(keys, codes, _newline(actions))
     _bind(keys, ("<sigint>",), _ACTIONS["clear"](actions))
     for key, step in (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8)):
         _bind(keys, (key,), _picking(actions, step), Condition(lambda: actions.is_picking))
+    _bind(keys, ("up",), lambda _: actions.take_queued(), Condition(lambda: actions.has_queued))
     return ConditionalKeyBindings(keys, ~is_searching)
 
 
@@ -72,7 +74,8 @@ def _bind(
 def _when(codes: tuple[str, ...], action: str, actions: KeyActions) -> Filter:
     if action == "leave":
         return Condition(lambda: actions.is_empty)
-    if codes == ("escape",):
+    # Alt-V is Esc and v, which vi's own keys are, too.
+    if codes == ("escape",) or (action == "picture" and codes[0] == "escape"):
         return Condition(lambda: not actions.leaves_insert_mode)
     return Always()
 
@@ -98,11 +101,22 @@ def _newline(actions: KeyActions) -> Callable[[KeyPressEvent], None]:
     return lambda event: event.current_buffer.insert_text("\n")
 
 
+def _send(actions: KeyActions) -> Callable[[KeyPressEvent], None]:
+    def sent(event: KeyPressEvent) -> None:
+        if event.data == _AS_ENTER:
+            event.current_buffer.insert_text("\n")
+        else:
+            actions.enter()
+
+    return sent
+
+
 _ACTIONS: dict[str, Callable[[KeyActions], Callable[[KeyPressEvent], None]]] = {
-    "send": lambda actions: lambda _: actions.enter(),
+    "send": _send,
     "queue": lambda actions: lambda _: actions.tab(),
     "previous": lambda _: lambda event: event.current_buffer.complete_previous(),
     "newline": _newline,
+    "picture": lambda actions: lambda _: actions.paste_picture(),
     "editor": lambda actions: lambda _: actions.edit(),
     "search": lambda _: lambda event: start_search(direction=SearchDirection.BACKWARD),
     "output": lambda actions: lambda _: actions.show_output(),

@@ -5,6 +5,7 @@ Styled lines, computed from data; never more rows than it is given.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic
 
 from msgspec import Struct, field
@@ -12,7 +13,14 @@ from msgspec import Struct, field
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
-from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
+from toolrest.timeline.cells import (
+    AgentCell,
+    CallCell,
+    MessageCell,
+    PlanCell,
+    QuestionCell,
+    ReasoningCell,
+)
 from toolrest.timeline.draw import Drawing, Line, dollars, duration, message_lines, safe_lines
 from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 
@@ -29,6 +37,8 @@ class LiveState(Struct, eq=False):
 
     questions: Questions
     running: list[CallCell] = field(default_factory=list)
+    agents: list[AgentCell] = field(default_factory=list)
+    """Sub-agents at work; they go on after the turn that began them."""
     message: MessageCell | None = None
     written: int = 0
     """How much of the message is above the live part already."""
@@ -50,10 +60,12 @@ class LiveState(Struct, eq=False):
         room, width = max(room, 1), max(width, 10)
         first = self.questions.first
         if isinstance(first, Asked):
-            return self._approval(first, room, width)
+            lines = self._approval(first, room, width)
+            left = room - len(lines)
+            return [*(self._queue(width)[-left:] if left > 0 else []), *lines]
         if self.picker is not None:
             return [clipped(line, width) for line in self.picker.lines(room)]
-        parts = self._calls(width) + self._message(width) + self._plan(width)
+        parts = self._calls(width) + self._agents(width) + self._message(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         if isinstance(first, Posed):
             tail += _posed(first, width)
@@ -64,9 +76,15 @@ class LiveState(Struct, eq=False):
         drawing = Drawing(width, self.workspace, diffs=False)
         found: list[Line] = []
         for cell in self.running:
-            for line in drawing.lines(cell):
-                found.append(clipped(line, width))
+            if not isinstance(cell, QuestionCell):  # the question itself is asked below
+                found += [clipped(line, width) for line in drawing.lines(cell)]
         return found
+
+    def _agents(self, width: int) -> list[Line]:
+        drawing = Drawing(width, self.workspace)
+        nested = sorted(self.agents, key=lambda cell: cell.path)
+        lines = [line for cell in nested for line in drawing.lines(cell)]
+        return [clipped(line, width) for line in lines]
 
     def _message(self, width: int) -> list[Line]:
         if self.message is None:
@@ -118,22 +136,26 @@ class LiveState(Struct, eq=False):
                 keys = " or ".join(key for key, _ in offered(asked.request))
                 text = f"This is critical: type {keys} and Enter to approve, Esc goes back"
             return [clipped([("yellow", text)], width)]
-        body = [row for line in asked.lines for row in rows(line, width)]
+        body, fits = asked.rows(width)
         denials = self._denials(width)
-        fits = width > _NARROW and all(text_width(row) <= width for row in body)
+        fits = fits and width > _NARROW
         ways, left = self._ways(asked, width, room - len(body) - 2) if fits else ([], True)
         if fits and ways:
             asked.seen_whole = True
         if left:
             ways = ways or self._keys(asked, width)
-            note = "" if asked.seen_whole else " before you can approve it"
-            space = max(room - len(ways) - 1, 1)
-            ways.append([("dim", clip(f"  … press e to see all of it{note}", width))])
-            body = body[: space - 1]
+            # In the last rows, which are there on any screen: what is to be done next.
+            ways.insert(0 if asked.seen_whole else len(ways), self._see_all(asked, width))
+            body = body[: max(room - len(ways), 1) - 1]
         lines: list[Line] = [
             [("yellow" if n == 0 else "", clip(row, width))] for n, row in enumerate(body)
         ]
         return [*lines, *ways, denials][-room:]
+
+    def _see_all(self, asked: Asked, width: int) -> Line:
+        note = "" if asked.seen_whole else " before you can approve it"
+        text = f"  … press e to see all of it{note}"
+        return [("dim", clip(text if len(text) <= width else "  … e shows it all", width))]
 
     def _ways(self, asked: Asked, width: int, room: int) -> tuple[list[Line], bool]:
         """The ways to approve that fit, each with exactly what is granted; whether some do not."""
@@ -206,3 +228,10 @@ def clipped(line: Line, width: int) -> Line:
         found.append((style, text))
         left -= text_width(text)
     return found
+
+
+def one_line(lines: Sequence[Line], width: int) -> Line:
+    """The first of some lines, as far as it fits, and how many more there are."""
+    count = len(lines) - 1
+    more = f" … {count} more {'line' if count == 1 else 'lines'}" if count else ""
+    return [*clipped(lines[0], max(width - len(more), 1)), ("dim", more)]

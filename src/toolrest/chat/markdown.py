@@ -25,7 +25,8 @@ _INLINE = re.compile(r"(`+)(.+?)\1|\*\*(\S(?:.*?\S)?)\*\*|(?<![\w*])\*(\S(?:[^*]
 class MarkdownLines:
     """Turns lines of Markdown into styled lines; it knows whether it is in code or in a table."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int | None = None) -> None:
+        self._columns = columns
         self._fence = ""
         self._table: list[list[str]] = []
 
@@ -42,7 +43,7 @@ class MarkdownLines:
     def flush(self) -> list[Line]:
         """The table that has ended."""
         table, self._table = self._table, []
-        return list(_drawn_table(table))
+        return list(_drawn_table(table, self._columns))
 
     def _code(self, line: str) -> Line:
         found = _FENCE.match(line)
@@ -78,7 +79,7 @@ def _inline(text: str) -> Iterator[tuple[str, str]]:
         yield "", text[at:]
 
 
-def _drawn_table(rows: list[list[str]]) -> Iterator[Line]:
+def _drawn_table(rows: list[list[str]], columns: int | None) -> Iterator[Line]:
     if not rows:
         return
     cells = [row for row in rows if not all(_RULE.match(cell or "-") for cell in row)]
@@ -95,4 +96,4 @@ def _drawn_table(rows: list[list[str]]) -> Iterator[Line]:
             line.append(("", pad if n + 1 < len(row) else ""))
         yield line
         if number == 0 and len(rows) > len(cells):
-            yield [("dim", "  ".join("─" * width for width in widths))]
+            yield [("dim", "  ".join("─" * width for width in widths)[:columns])]

@@ -2,72 +2,116 @@
 
 from __future__ import annotations
 
-from prompt_toolkit.application import Application
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.filters import has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar, TextArea
 
-from toolrest.timeline.draw import safe_lines
+from toolrest.timeline.text import BAR
 
 _STYLE = Style([("scrollbar.background", "bg:default"), ("scrollbar.button", "bg:default reverse")])
 """Only colours of the terminal's own."""
 
 
-async def page(title: str, text: str) -> None:
-    """Show the text until the person leaves; the chat is as before then."""
+@asynccontextmanager
+async def whole_screen() -> AsyncIterator[None]:
+    """Take the terminal from the chat; keys that come at the end are not echoed, and Enter is one.
+
+    Between the two the terminal would be as a shell has it.
+    """
     async with in_terminal():
-        await _pager(title, "\n".join(safe_lines(text))).run_async()
+        with get_app().input.raw_mode():
+            yield
 
 
-def _pager(title: str, text: str) -> Application[None]:
+async def page(title: str, lines: Sequence[str], *, seen: Callable[[], None] | None = None) -> None:
+    """Show lines that are safe to print until the person leaves; the chat is as before then.
+
+    With `seen`, which is called once the last of them is on the screen, they are a request: what
+    does not fit goes on behind a bar or indented, never in the first column, as our own text does.
+    """
+    async with whole_screen():
+        await _pager(title, lines, seen).run_async()
+
+
+def _pager(title: str, lines: Sequence[str], seen: Callable[[], None] | None) -> Application[None]:
     search = SearchToolbar()
-    area = TextArea(text, read_only=True, scrollbar=True, search_field=search, wrap_lines=True)
+
+    def prefix(number: int, wraps: int) -> str:
+        if seen is None or not wraps:
+            return ""
+        return BAR if lines[number].startswith(BAR) else " " * len(BAR)
+
+    area = TextArea(
+        "\n".join(lines),
+        read_only=True,
+        scrollbar=True,
+        search_field=search,
+        wrap_lines=True,
+        get_line_prefix=prefix,
+    )
     keys = KeyBindings()
 
-    @keys.add("q")
-    @keys.add("c-c")
-    @keys.add("c-o")
-    def _(event: KeyPressEvent) -> None:
+    def leave(event: KeyPressEvent) -> None:
         event.app.exit()
 
-    @keys.add(" ")
-    @keys.add("pagedown")
-    def _(event: KeyPressEvent) -> None:
-        _move(area, 1)
-
-    @keys.add("b")
-    @keys.add("pageup")
-    def _(event: KeyPressEvent) -> None:
-        _move(area, -1)
-
-    @keys.add("g")
-    @keys.add("home")
-    def _(event: KeyPressEvent) -> None:
+    def to_start(event: KeyPressEvent) -> None:
         area.buffer.cursor_position = 0
 
-    @keys.add("G")
-    @keys.add("end")
-    def _(event: KeyPressEvent) -> None:
+    def to_end(event: KeyPressEvent) -> None:
         area.buffer.cursor_position = len(area.buffer.text)
+
+    for names, action in (
+        (("q", "c-c", "c-o"), leave),
+        ((" ", "pagedown"), lambda _: _page_down(area)),
+        (("b", "pageup"), lambda _: _page_up(area)),
+        (("g", "home"), to_start),
+        (("G", "end"), to_end),
+    ):
+        for name in names:
+            keys.add(name, filter=has_focus(area))(action)  # while it is searched, they are text
 
     head = f" {title} · q leaves, space and b page, / searches"
     top = Window(FormattedTextControl([("reverse", head)]), height=1)
+
+    def rendered(_: Application[None]) -> None:
+        info = area.window.render_info
+        if seen is not None and info is not None and info.bottom_visible:
+            seen()
+
     return Application(
         Layout(HSplit([top, area, search]), focused_element=area),
         key_bindings=keys,
         style=_STYLE,
         full_screen=True,
         terminal_size_polling_interval=None,
+        after_render=rendered,
     )
 
 
-def _move(area: TextArea, pages: int) -> None:
+def _page_down(area: TextArea) -> None:
+    """Go from the last row that is seen, or from where a page before this one goes, one further."""
+    first, last = _seen_rows(area)
+    _go_to(area, max(area.document.cursor_position_row, last) + max(1, last - first))
+
+
+def _page_up(area: TextArea) -> None:
+    first, last = _seen_rows(area)
+    _go_to(area, min(area.document.cursor_position_row, first) - max(1, last - first))
+
+
+def _seen_rows(area: TextArea) -> tuple[int, int]:
     info = area.window.render_info
-    rows = max(1, (info.window_height if info else 20) - 1)
-    document = area.buffer.document
-    row = document.cursor_position_row + pages * rows
-    row = min(max(row, 0), document.line_count - 1)
-    area.buffer.cursor_position = document.translate_row_col_to_index(row, 0)
+    return (info.first_visible_line(), info.last_visible_line()) if info else (0, 20)
+
+
+def _go_to(area: TextArea, row: int) -> None:
+    row = min(max(row, 0), area.document.line_count - 1)
+    area.buffer.cursor_position = area.document.translate_row_col_to_index(row, 0)

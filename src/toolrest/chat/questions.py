@@ -2,7 +2,9 @@
 
 An approval takes a single key, and only one that was meant for it: the question is inert until
 the keyboard was quiet for half a second, a key counts when no other follows it at once, what is
-pasted never counts, and while there is text in the composer keys go there.
+pasted never counts, and while there is text in the composer keys go there. A question of the model
+takes the line in the same way: once it is empty and the keyboard was quiet for half a second. Until
+then the line is a message.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, Use
 from toolrest.gate.output.secret_values import can_hide
 from toolrest.policy.effects import Risk
 from toolrest.timeline.approval import describe, offered, picked_answer, typed_review
+from toolrest.timeline.text import rows, text_width
 
 T = TypeVar("T")
 QUIET = 0.5
 ALONE = 0.25
 """Seconds in which no other key may follow the one that answers."""
+_WRITTEN = {"d": "reason", "w": "word"}
+"""Keys after which a line is written: a paste of both must not do it either."""
 
 
 class Asked(Struct, eq=False):
@@ -38,11 +43,24 @@ class Asked(Struct, eq=False):
     """Keys of the ways to approve that were on the screen, with exactly what each grants."""
     writes: str | None = None
     """What is being written: `reason` of a denial, or the `word` that a critical call wants."""
+    _lines: list[str] | None = None
+    _rows: tuple[int, list[str], int] | None = None
+    """The rows for the last width, and how wide the widest is: they are drawn in every frame."""
 
     @property
     def lines(self) -> list[str]:
         """Everything about it."""
-        return list(describe(self.request))
+        if self._lines is None:
+            self._lines = list(describe(self.request))
+        return self._lines
+
+    def rows(self, width: int) -> tuple[list[str], bool]:
+        """Everything about it as rows of a terminal, and whether none of them is wider."""
+        if self._rows is None or self._rows[0] != width:
+            found = [row for line in self.lines for row in rows(line, width)]
+            self._rows = width, found, max(map(text_width, found), default=0)
+        _, found, widest = self._rows
+        return found, widest <= width
 
     def see_all(self) -> None:
         """Note that all of it was shown."""
@@ -62,6 +80,8 @@ class Posed(Struct, eq=False):
     answer: asyncio.Future[tuple[str, ...] | None]
     count: str = ""
     problem: str = ""
+    takes_line: bool = False
+    """Whether the line that is written is its answer, and no message."""
 
 
 class Questions:
@@ -73,6 +93,11 @@ class Questions:
         self._last_key = self._key_before = 0.0
         self._candidate: asyncio.TimerHandle | None = None
         self._held = self._held_back = ""
+        self._quiet: asyncio.TimerHandle | None = None
+        self.is_line_free: Callable[[], bool] = lambda: True
+        """Whether no message is being written; the chat sets it."""
+        self.see_all: Callable[[], None] = lambda: None
+        """Shows all of the approval; the chat sets it."""
 
     # For the gate
 
@@ -107,7 +132,24 @@ class Questions:
         first = self.first
         if isinstance(first, Asked):
             first.appeared = monotonic()
+        self._await_quiet()
         self._changed()
+
+    def _await_quiet(self) -> None:
+        """Give a question of the model the line once no key has come for a while."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        first = self.first
+        if isinstance(first, Posed) and not first.takes_line:
+            loop = asyncio.get_running_loop()
+            self._quiet = loop.call_later(QUIET, self._take_line, first)
+
+    def _take_line(self, posed: Posed) -> None:
+        self._quiet = None
+        if self.first is posed and self.is_line_free():
+            posed.takes_line = True
+            self._changed()
 
     # For the screen
 
@@ -121,6 +163,14 @@ class Questions:
         """The approval on the screen, if it is one."""
         first = self.first
         return first if isinstance(first, Asked) else None
+
+    @property
+    def writes(self) -> tuple[Asked | Posed, str] | None:
+        """The question that the line is written for, and what it is; None for a message."""
+        first = self.first
+        if isinstance(first, Posed):
+            return (first, "answer") if first.takes_line else None
+        return (first, first.writes) if first is not None and first.writes is not None else None
 
     @property
     def others(self) -> int:
@@ -140,10 +190,12 @@ class Questions:
         self._key_before, self._last_key = self._last_key, monotonic()
         self._held_back = self._held if self._candidate is not None else ""
         self._forget_candidate()
+        self._await_quiet()
 
     def key_pressed(self) -> None:
-        """Make the approval inert for a while: the person was busy with something else."""
+        """Make the question inert for a while: the person was busy with something else."""
         self._key_before = self._last_key = monotonic()
+        self._await_quiet()
 
     def key(self, key: str) -> bool:
         """A key for the approval; False when it is not one of its keys, or comes too early."""
@@ -151,15 +203,10 @@ class Questions:
         self.key_pressed()
         if asked is None or not armed:
             return False
-        if key in ("n", "q"):
+        word = key == "w" and asked.is_critical
+        if key in ("e", "n", "d", "q") or (asked.seen_whole and (word or key in asked.shown)):
             return self._choose(asked, key)
-        if key == "d" or (key == "w" and asked.is_critical and asked.seen_whole):
-            asked.writes = "reason" if key == "d" else "word"
-            self._changed()
-            return True
-        if not asked.seen_whole or key not in asked.shown:
-            return False
-        return self._choose(asked, key)
+        return False
 
     def _choose(self, asked: Asked, key: str) -> bool:
         """Take the key once it is clear that no other follows it."""
@@ -170,7 +217,14 @@ class Questions:
 
     def _take(self, asked: Asked, key: str) -> None:
         self._candidate = None
-        if self.approval is asked and not asked.answer.done():
+        if self.approval is not asked or asked.answer.done():
+            return
+        if key == "e":
+            self.see_all()
+        elif key in _WRITTEN:
+            asked.writes = _WRITTEN[key]
+            self._changed()
+        else:
             asked.answer.set_result(typed_review(asked.request, key, cut=not asked.seen_whole))
 
     def take_back(self) -> str:
@@ -188,6 +242,8 @@ class Questions:
     def written(self, text: str) -> None:
         """The line that was written for the question on the screen."""
         first = self.first
+        if first is not None and first.answer.done():
+            return  # it was answered this moment, elsewhere for one
         if isinstance(first, Posed):
             answer = picked_answer(text.strip(), first.question)
             if first.question.is_secret and not all(map(can_hide, answer)):
@@ -207,6 +263,8 @@ class Questions:
     def dismiss(self) -> None:
         """Decline the question on the screen, or leave what was being written for it."""
         first = self.first
+        if first is not None and first.answer.done():
+            return
         if isinstance(first, Posed):
             first.answer.set_result(None)
         elif first is not None and first.writes is not None:

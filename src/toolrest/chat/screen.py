@@ -30,7 +30,7 @@ from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProce
 from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
-from toolrest.chat.live import LiveState, clip
+from toolrest.chat.live import LiveState, clip, one_line
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
@@ -39,6 +39,7 @@ from toolrest.chat.terminal.quiet_output import InlineApplication, notification,
 from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatSettings
 from toolrest.timeline.cells import (
+    AgentCell,
     CallCell,
     Cell,
     EndCell,
@@ -52,6 +53,8 @@ from toolrest.timeline.plain import has_colour, styled
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
+_WHOLE = 4
+"""Calls whose outputs are kept."""
 _PACE = 0.1
 """Seconds between two updates of what the model and its tools write; keys are shown at once."""
 
@@ -62,13 +65,16 @@ class ChatScreen:
     def __init__(self, home: str, completer: ChatCompleter, bindings: KeyBindingsBase) -> None:
         self.questions = Questions(self._questions_changed)
         self.live = LiveState(self.questions)
+        self.questions.is_line_free = self._is_line_free
         self.pastes = Pastes()
-        self._secret: Asked | Posed | None = None
-        """The question on the screen whose answer is not echoed."""
+        self._writes: tuple[Asked | Posed, str] | None = None
+        """The question that the line is written for."""
+        self._called = False
+        """Whether the person was called: not again for the next question, or a key of theirs."""
         self.footer = ""
         self.output = quiet_output(sys.stdout)
         self.calls: list[CallCell] = []
-        """Calls that have ended, for the pager."""
+        """Calls that have ended, for the pager; only the last few have their outputs."""
         self._colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
         self._after_call = False
@@ -78,7 +84,7 @@ class ChatScreen:
             multiline=True,
             history=PrivateHistory(home),
             completer=ThreadedCompleter(completer),
-            complete_while_typing=True,
+            complete_while_typing=Condition(lambda: self.questions.writes is None),
             enable_history_search=False,
             on_text_changed=lambda _: self._written(),
         )
@@ -209,21 +215,25 @@ class ChatScreen:
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
-        asked = self.questions.approval
-        if asked is not None and asked.writes is None and self.buffer.text:
+        questions = self.questions
+        if questions.first is not None and questions.writes is None and self.buffer.text:
             text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
             return [(self._colours.live["yellow"], clip(text, self.size[1] - 1))]
         return [(self._colours.live["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:
-        first = self.questions.first
+        writes = self.questions.writes
+        first = writes[0] if writes is not None else None
         return isinstance(first, Posed) and first.question.is_secret
 
     def _before_frame(self) -> None:
-        """Write what is finished above the live part; erase that when it gets smaller."""
+        """Write what is finished above the live part; erase that when its rows get fewer or more.
+
+        A terminal that wraps its rows anew takes what was erased behind a row for a part of it.
+        """
         rows, columns = self.size
         height = self.app.layout.container.preferred_height(columns, rows).preferred
-        if self._waiting or height < self._height:
+        if self._waiting or height != self._height:
             self.app.renderer.erase()
             self.output.write_raw("".join(f"{line}\r\n" for line in self._waiting))
             self._waiting.clear()
@@ -231,21 +241,32 @@ class ChatScreen:
         self._height = height
 
     def _questions_changed(self) -> None:
-        first = self.questions.first
-        if self._secret is not None and self._secret is not first:
-            self.buffer.reset()  # the beginning of a secret is no message
-        self._secret = first if self._is_secret() else None
+        first, writes = self.questions.first, self.questions.writes
+        if self._writes is not None and writes != self._writes:
+            self.buffer.reset()  # the beginning of an answer is no message
+        self._writes = writes
         if first is not None:
             self.live.picker = None
-            self.attention()
+            if not self._called:
+                self.attention()
+        self._called = first is not None
         self.app.invalidate()
+
+    def _is_line_free(self) -> bool:
+        """Whether no message is being written, in an editor neither."""
+        return not (
+            self.buffer.text or self.app._running_in_terminal or self.app.layout.is_searching
+        )
 
     def _written(self) -> None:
         """Something is written: lists and hints are over."""
         self.live.picker, self.live.hint = None, ""
 
     def pick(self, picker: Picker) -> None:
-        """Let the person pick from a list."""
+        """Let the person pick from a list, unless something is asked: that has the screen."""
+        if self.questions.first is not None:
+            self.say("answer what is asked first", "yellow")
+            return
         self.live.picker = picker
         self.app.invalidate()
 
@@ -267,6 +288,8 @@ class ChatScreen:
                 self._cell(cell)
         elif isinstance(cell, CallCell):
             self._call(cell)
+        elif isinstance(cell, AgentCell):
+            self._agent(cell)
         elif isinstance(cell, PlanCell):
             live.plan = cell
             self._cell(cell)
@@ -286,21 +309,35 @@ class ChatScreen:
 
     def _call(self, cell: CallCell) -> None:
         running = self.live.running
+        at = next((n for n, one in enumerate(running) if one.call_id == cell.call_id), None)
         if not cell.done:
-            if cell not in running:
+            if at is None:
                 running.append(cell)
+            else:
+                running[at] = cell
             return
-        if cell in running:
-            running.remove(cell)
+        if at is not None:
+            running.pop(at)
         self.calls.append(cell)
         self._cell(cell)
+        for old in self.calls[-_WHOLE - 1 : -_WHOLE]:
+            old.forget_output()
+
+    def _agent(self, cell: AgentCell) -> None:
+        agents = self.live.agents
+        if cell in agents and cell.done:
+            agents.remove(cell)
+        elif cell not in agents and not cell.done:
+            agents.append(cell)
+        if cell.done:
+            self._cell(cell)
 
     def _message(self, cell: MessageCell) -> None:
         """Put the whole lines of a message above the live part, the rest stays in it."""
         live = self.live
         if live.message is not cell:
             live.message, live.written = cell, 0
-            self._markdown = MarkdownLines()
+            self._markdown = MarkdownLines(self.size[1])
             self._put([[]] if self._after_call else [])
             self._after_call = False
         text = cell.text
@@ -315,9 +352,13 @@ class ChatScreen:
 
     def _cell(self, cell: Cell) -> None:
         lines = Drawing(self.size[1], self.live.workspace).lines(cell)
-        spaced = isinstance(cell, UserCell | EndCell | MessageCell)
+        if isinstance(cell, ReasoningCell):
+            lines = [one_line(lines, self.size[1])]
+        if isinstance(cell, UserCell) and self._after_call:
+            lines.insert(0, [])
+        spaced = isinstance(cell, UserCell | EndCell | MessageCell | ReasoningCell)
         self._put([*lines, []] if spaced and lines else lines)
-        self._after_call = isinstance(cell, CallCell)
+        self._after_call = isinstance(cell, CallCell | AgentCell)
 
     def _put(self, lines: Iterable[Line]) -> None:
         self._waiting += [styled(line, self._colours.any, self._colours.ansi) for line in lines]

@@ -35,6 +35,7 @@ COMMANDS = {
         "toolrest.cli.security.hooks",
         "List your hooks and the tools that each one is run for.",
     ),
+    "host": ("toolrest.cli.servers.host", "Run a session that the browser page answers."),
     "mcp": ("toolrest.cli.servers.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.run.exec", "Give a model a task and run it to its end."),
     "grants": ("toolrest.cli.security.grants", "List or revoke grants."),
@@ -144,8 +145,9 @@ class Lazy(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="toolrest %(version)s")
+@click.option("--plain", is_flag=True, help="Talk line by line: for screen readers.")
 @click.pass_context
-def app(ctx: click.Context) -> None:
+def app(ctx: click.Context, plain: bool) -> None:
     """The tool system of a coding agent: check a model's tool call, decide, run it, answer.
 
     \b
@@ -156,8 +158,12 @@ def app(ctx: click.Context) -> None:
     toolrest demo
     """
     if ctx.invoked_subcommand is not None:
+        if plain:
+            raise click.UsageError(f"write it behind: toolrest {ctx.invoked_subcommand} --plain")
         return
-    if all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
+    if plain:
+        ctx.invoke(ctx.command.get_command(ctx, "chat"), plain=True)  # type: ignore[attr-defined]
+    elif all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
         ctx.invoke(ctx.command.get_command(ctx, "chat"))  # type: ignore[attr-defined]
     else:
         click.echo(ctx.get_help())

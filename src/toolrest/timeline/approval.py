@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
 from toolrest.gate.approval.user_questions import UserQuestion
+from toolrest.items import JSONObject
 from toolrest.policy.effects import Risk
 from toolrest.timeline.calls import command_line
 from toolrest.timeline.text import block, shown
@@ -43,15 +44,29 @@ def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
     yield f"  because:   {shown(request.reason)}"
     if request.retry_reason:
         yield f"  again:     {shown(request.retry_reason)}"
+    # Never read off the diff's text: a changed line could pass for the name of a file.
+    changed = request.changes if diff and request.diff else {}
     for key in request.keys:
         kind, _, rest = key.partition(":")
-        if kind != "run" or not request.command:
+        if (kind != "run" or not request.command) and not (kind == "write" and rest in changed):
             yield f"  it         {_VERBS.get(kind) or shown(kind)} {shown(rest)}".rstrip()
     if request.diff and diff:
         yield "  changes:"
         yield from block(request.diff.rstrip("\n"))
     if not request.command and not request.diff:
         yield f"  arguments: {shown(request.arguments)}"
+
+
+def request_json(request: ApprovalRequest) -> JSONObject:
+    """An approval request for a front end in another process: all that a person is shown."""
+    return {
+        "tool": request.tool,
+        "risk": request.risk.label,
+        "critical": request.risk >= Risk.CRITICAL,
+        "leaves": request.leaves,
+        "lines": list(describe(request)),
+        "choices": [choice.to_json() for choice in request.choices],
+    }
 
 
 def offered(request: ApprovalRequest) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A call in words: its command, its title, the reason of its failure."""
+"""A call in words: its command, its title, its changes of files, the reason of its failure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import shlex
 from collections.abc import Sequence
 from typing import Any
+
+from toolrest.timeline.cells import FileDiff, PlanStep
 
 
 def arguments_of(text: str) -> dict[str, Any]:
@@ -90,3 +92,23 @@ def failure_reason(kind: str, output: str) -> str:
     """The line of an output that says why the call failed."""
     lines = output.strip().splitlines() or [""]
     return f"{kind}: {lines[-1] if kind == 'sandbox_denied' else lines[0]}"
+
+
+def plan_steps(values: Any) -> tuple[PlanStep, ...]:
+    """The steps of a plan as models write it; none where it is no plan."""
+    rows = values if isinstance(values, list) else []
+    if not all(isinstance(row, dict) and isinstance(row.get("step"), str) for row in rows):
+        return ()
+    return tuple(PlanStep(row["step"], str(row.get("status", "pending"))) for row in rows)
+
+
+def file_diffs(changes: dict[str, Any]) -> list[FileDiff]:
+    """The changes of a patch event."""
+    found = []
+    for path, change in changes.items():
+        kind = change.get("type")
+        if kind not in ("add", "delete", "update"):
+            continue
+        text = str(change.get("unified_diff") or change.get("content") or "")
+        found.append(FileDiff(path, kind, text, str(change.get("move_path") or "")))
+    return found

@@ -1,4 +1,4 @@
-"""Cells: the messages, calls, plans and notices of a session, in the order of their beginning."""
+"""Cells: the messages, calls, questions, sub-agents, plans and notices of a session, in order."""
 
 from __future__ import annotations
 
@@ -162,6 +162,10 @@ class CallCell(Cell, kw_only=True):
     exit_code: int | None = None
     ran: float | None = None
     """Seconds of its command alone, without the time in which it was asked about."""
+    asked: float | None = None
+    """Since when an approval is waited for."""
+    waited: float = 0.0
+    """Seconds that approvals took."""
     seconds: float = 0.0
     sandbox: str = "none"
     spill: str | None = None
@@ -180,3 +184,54 @@ class CallCell(Cell, kw_only=True):
         found.feed(changes or self.result)
         found.flush()
         return found
+
+    def forget_output(self) -> None:
+        """Keep its facts alone: what it printed or changed is shown no more."""
+        self.output, self.result, self.files = Output(), "", ()
+
+
+class Question(Struct, frozen=True):
+    """One question of the model; `options` are the labels of the answers that it offers."""
+
+    id: str
+    header: str
+    text: str
+    options: tuple[str, ...] = ()
+    is_secret: bool = False
+
+
+class QuestionCell(CallCell, kw_only=True):
+    """A call that asks the person questions; `answers` are by the questions' ids."""
+
+    questions: tuple[Question, ...]
+    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class AgentCell(Cell, kw_only=True):
+    """A sub-agent on one task: what it does now, and what became of it.
+
+    `path` is its place among the agents (`root/explorer-1`), `state` a word of the contract:
+    `running`, `completed`, `errored`, `shutdown`.
+    """
+
+    agent_id: str
+    path: str
+    task: str = ""
+    state: str = "running"
+    doing: str = ""
+    """The call that it is in, in one line."""
+    calls: int = 0
+    last: str = ""
+    """Its last message, or why it failed."""
+    seconds: float = 0.0
+    done: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def depth(self) -> int:
+        """How many agents it is nested in."""
+        return max(0, self.path.count("/") - 1)

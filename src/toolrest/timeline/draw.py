@@ -16,6 +16,7 @@ from toolrest.policy.terminal_safe import display_safe
 from toolrest.timeline.calls import call_title, shorter
 from toolrest.timeline.cells import (
     TAIL,
+    AgentCell,
     CallCell,
     Cell,
     EndCell,
@@ -23,9 +24,11 @@ from toolrest.timeline.cells import (
     MessageCell,
     NoticeCell,
     PlanCell,
+    QuestionCell,
     ReasoningCell,
     UserCell,
 )
+from toolrest.timeline.questions import shown_answers
 
 Line: TypeAlias = "list[tuple[str, str]]"
 STYLES = {
@@ -41,6 +44,7 @@ STYLES = {
 """The styles with their ANSI codes: the terminal's own palette, so light and dark both work."""
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
+_AGENTS = {"completed": ("green", "✔"), "errored": ("red", "✗"), "running": ("cyan", "▸")}
 _KINDS = {"add": "A", "delete": "D", "update": "M"}
 _COMMAND_LINES = 12
 _DIFF_LINES = 60
@@ -107,13 +111,50 @@ class Drawing(Struct):
         lines += [[("dim", f"  {line}")] for note in cell.notes for line in safe_lines(note)]
         return lines + self._outcome(cell)
 
+    def _question(self, cell: QuestionCell) -> list[Line]:
+        lines: list[Line] = []
+        verb = "asked" if cell.done else "asks"
+        for question in cell.questions:
+            header = safe_lines(question.header)[0]
+            lines.append([("bold", self.cut(f"The model {verb}: {header}"))])
+            lines += [[("", f"  {line}")] for line in safe_lines(question.text)]
+            if not cell.done:
+                lines += [[("dim", f"  · {safe_lines(label)[0]}")] for label in question.options]
+            for answer in shown_answers(cell, question):
+                first, *rest = safe_lines(answer)
+                lines += [[("green", f"  ✔ {first}")], *([("green", f"    {one}")] for one in rest)]
+        return lines if cell.answers else lines + self._outcome(cell)
+
+    def agent_title(self, cell: AgentCell) -> Line:
+        """A sub-agent in one line: its mark, its name, its task."""
+        style, mark = _AGENTS.get(cell.state, ("dim", "·"))
+        facts = [duration(cell.seconds)] if cell.seconds >= 0.05 else []
+        facts += [f"{cell.calls} {'call' if cell.calls == 1 else 'calls'}"] if cell.calls else []
+        closed = " closed" if cell.state == "shutdown" else ""
+        took = f" ({', '.join(facts)})" if cell.done and facts else ""
+        task = f": {safe_lines(cell.task.strip())[0]}" if cell.task.strip() else ""
+        name = safe_lines(cell.name)[0]
+        lead = "  " * cell.depth
+        return [("", lead), (style, self.cut(f"{mark} agent {name}{closed}{took}{task}"))]
+
+    def _agent(self, cell: AgentCell) -> list[Line]:
+        lead = "  " * (cell.depth + 1)
+        text = cell.last.strip() if cell.done else cell.doing
+        shown = safe_lines(text) if text else []
+        most = self.tail if cell.done else 1
+        style = "red" if cell.state == "errored" else "dim"
+        lines: list[Line] = [[(style, f"{lead}{self.cut(line, 2)}")] for line in shown[:most]]
+        if cell.done and len(shown) > most:
+            lines.append([("dim", f"{lead}… {_more(len(shown) - most)}")])
+        return [self.agent_title(cell), *lines]
+
     def title(self, cell: CallCell) -> list[Line]:
         """What a call is, in one line; a command as it would be typed, all of it."""
         if cell.command is not None:
             lines = safe_lines(cell.command)
             if len(lines) > _COMMAND_LINES:
                 more = len(lines) - _COMMAND_LINES + 1
-                lines = [*lines[: _COMMAND_LINES - 1], f"… {more} more lines"]
+                lines = [*lines[: _COMMAND_LINES - 1], f"… {_more(more)}"]
             return [[("bold", ("$ " if n == 0 else "  ") + line)] for n, line in enumerate(lines)]
         if cell.files and cell.state != "failed":
             return []
@@ -129,7 +170,7 @@ class Drawing(Struct):
         if not tail:
             return []
         hidden = count - len(tail)
-        lines: list[Line] = [[("dim", f"  … {hidden:,} more lines above")]] if hidden > 0 else []
+        lines: list[Line] = [[("dim", f"  … {_more(hidden)} above")]] if hidden > 0 else []
         return lines + [[("dim", f"  {self.cut(safe_lines(line)[0], 2)}")] for line in tail]
 
     def _file(self, file: FileDiff) -> list[Line]:
@@ -145,7 +186,7 @@ class Drawing(Struct):
             return [head]
         more = len(body) - _DIFF_LINES
         if more > 0:
-            body = [*body[:_DIFF_LINES], [("dim", f"    … {more:,} more lines")]]
+            body = [*body[:_DIFF_LINES], [("dim", f"    … {_more(more)}")]]
         return [head, *body]
 
     def _outcome(self, cell: CallCell) -> list[Line]:
@@ -168,6 +209,10 @@ class Drawing(Struct):
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
 
 
+def _more(count: int) -> str:
+    return f"{count:,} more {'line' if count == 1 else 'lines'}"
+
+
 def _runs_on(cell: CallCell) -> str:
     """The number of a command that goes on in the background; empty when it does not."""
     found = _RUNNING.search(cell.result.partition("\nOutput:")[0]) if cell.command else None
@@ -183,11 +228,11 @@ def diff_lines(file: FileDiff) -> Iterable[Line]:
     """The lines of a change, with the line numbers of the file as it is now (or was)."""
     if file.kind != "update":
         sign, style = ("+", "green") if file.kind == "add" else ("-", "red")
-        for number, text in enumerate(file.text.splitlines(), 1):
+        for number, text in enumerate(_lines(file.text), 1):
             yield [("dim", f"  {number:>5} "), (style, sign + safe_lines(text)[0])]
         return
     old = new = 0
-    for text in file.text.splitlines():
+    for text in _lines(file.text):
         if text.startswith("@@"):
             if new:
                 yield [("dim", "      ⋮")]
@@ -201,6 +246,12 @@ def diff_lines(file: FileDiff) -> Iterable[Line]:
         yield [("dim", f"  {number:>5} "), (style, line)]
         old += not text.startswith("+")
         new += not text.startswith("-")
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as diffs have them; `splitlines` also takes a form feed or U+2028 for an end."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if not lines[-1] else lines
 
 
 def _hunk(head: str) -> tuple[int, int]:
@@ -263,4 +314,6 @@ _DRAWINGS: dict[type[Cell], Callable[[Drawing, Any], list[Line]]] = {
     NoticeCell: Drawing._notice,
     EndCell: Drawing._end,
     CallCell: Drawing._call,
+    QuestionCell: Drawing._question,
+    AgentCell: Drawing._agent,
 }

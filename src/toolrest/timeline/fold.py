@@ -9,19 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from toolrest.answer import Answer
-from toolrest.timeline.calls import command_line, command_of, failure_reason
+from toolrest.timeline.agents import Agents, state_of
+from toolrest.timeline.calls import command_line, command_of, failure_reason, file_diffs, plan_steps
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
     EndCell,
-    FileDiff,
     MessageCell,
     NoticeCell,
     PlanCell,
-    PlanStep,
     ReasoningCell,
     UserCell,
 )
+from toolrest.timeline.questions import answered, asked_questions, question_cell
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.events import (
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         TokenCount,
         UserMessage,
     )
+    from toolrest.agent.subagents.subagents import AgentStatus
     from toolrest.events import (
+        AnsweredElsewhere,
         ApprovalRequested,
         ConnectionBlocked,
         Event,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         MemorySaved,
         PatchApplyEnd,
         PlanUpdate,
+        RequestUserInput,
         ToolCallBegin,
         ToolCallDecision,
         ToolCallDelta,
@@ -52,10 +55,12 @@ if TYPE_CHECKING:
         ToolCallProgress,
         Warning,  # noqa: A004 - the event
     )
-    from toolrest.tools.agents.events import CollabEnd
+    from toolrest.tools.agents.events import CollabBegin, CollabEnd
 
 _NOT_OURS = ("input_invalid", "tool_not_found")
 """Denials that are the call's own mistake: its failure says so."""
+_MOST_NOTES = 20
+"""Of one call: a command may try to reach any number of hosts."""
 
 
 class Timeline:
@@ -69,9 +74,11 @@ class Timeline:
         self.cost: float | None = None
         """Dollars so far; None where a price is not known."""
         self._calls: dict[str, CallCell] = {}
+        self._agents = Agents()
         self._message: MessageCell | None = None
         self._reasoning: ReasoningCell | None = None
         self._began = 0.0
+        self._in_turn = False
         self._retry = ""
 
     @property
@@ -81,8 +88,9 @@ class Timeline:
 
     def feed(self, event: Event) -> Cell | None:
         """Fold one event in."""
-        if not self._began:
-            self._began = event.time
+        begins = event.type == "user_message" and not self._in_turn
+        if begins or not self._began:  # sub-agents and commands also work between turns
+            self._began, self._in_turn = event.time, self._in_turn or begins
         handler = _HANDLERS.get(event.type)
         return None if handler is None else handler(self, event)
 
@@ -133,6 +141,8 @@ class Timeline:
             hidden=event.exec_item == "todo_list",
             command=command_of(event.arguments),
         )
+        if (other := self._calls.get(event.call_id)) is not None:
+            _give_up(other, "a call with the same id began")
         self._calls[event.call_id] = cell
         return self._add(cell, event)
 
@@ -142,13 +152,21 @@ class Timeline:
     def _asked(self, event: ApprovalRequested) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is not None:
-            cell.state, cell.reason = "waiting", event.reason
+            cell.state, cell.reason, cell.asked = "waiting", event.reason, event.time
         return cell
+
+    def _elsewhere(self, event: AnsweredElsewhere) -> Cell:
+        answer = event.answer.replace("_", " ")
+        note = f": {event.note}" if event.note else ""
+        text = f"{answer} from the browser{note}"
+        return self._add(NoticeCell(level="note", text=text), event)
 
     def _decision(self, event: ToolCallDecision) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is None:
             return None
+        if cell.asked is not None:
+            cell.waited, cell.asked = cell.waited + event.time - cell.asked, None
         if event.verdict == Answer.DENY and event.rule not in _NOT_OURS:
             cell.state, cell.reason, cell.rule = "denied", event.reason, event.rule
         elif event.verdict == Answer.ALLOW:
@@ -186,19 +204,60 @@ class Timeline:
             cell.reason = "" if event.success else event.stderr.strip()
         return cell
 
-    def _blocked(self, event: ConnectionBlocked) -> Cell:
+    def _blocked(self, event: ConnectionBlocked) -> Cell | None:
         text = f"the sandbox blocked a connection to {event.host}:{event.port}"
         running = [cell for cell in self._calls.values() if cell.state == "running"]
         if len(running) == 1:
+            notes = running[0].notes
+            if text in notes or len(notes) >= _MOST_NOTES:
+                return None
             running[0].notes += (text,)
             return running[0]
         return self._add(NoticeCell(level="warning", text=text), event)
 
-    def _agents(self, event: CollabEnd) -> Cell | None:
+    def _questions(self, event: RequestUserInput) -> Cell | None:
+        """The call is a question: its cell takes the place of the call's."""
+        call, questions = self._call(event.call_id), asked_questions(event.questions)
+        if call is None or not questions:
+            return call
+        cell = question_cell(call, questions)
+        self._calls[event.call_id] = cell
+        self.cells = [cell if one is call else one for one in self.cells]
+        return cell
+
+    # Sub-agents
+
+    def _spawned(self, event: CollabEnd) -> Cell | None:
+        """The agent has a cell of its own, and the call that started it shows if it failed."""
+        agent, call = self._agents.spawned(event), self._call(event.call_id)
+        if agent is None:
+            return call
+        if call is not None:
+            call.hidden = True
+        self.cells.append(agent)
+        return agent
+
+    def _waited(self, event: CollabBegin) -> Cell | None:
+        """Waiting shows in the cells of the agents."""
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.hidden = True
+        return cell
+
+    def _agent_status(self, event: AgentStatus) -> Cell | None:
+        agent, is_new = self._agents.status(event)
+        if is_new and (agent.task or agent.depth):
+            self.cells.append(agent)
+        elif is_new:
+            return None  # the end of the call that starts it has its task
+        return agent
+
+    def _agent_states(self, event: CollabEnd) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is not None:
             cell.notes += tuple(
-                f"{name}: {_state(state)}" for name, state in event.statuses.items()
+                f"{self._agents.name(name)}: {state_of(state)[0]}"
+                for name, state in event.statuses.items()
             )
         return cell
 
@@ -209,7 +268,7 @@ class Timeline:
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
         cell.sandbox, cell.spill = event.sandbox, event.spill
-        cell.seconds = event.duration if cell.ran is None else cell.ran
+        cell.seconds = max(0.0, event.duration - cell.waited) if cell.ran is None else cell.ran
         if event.failure in ("policy_denied", "approval_denied"):
             cell.state, cell.reason = "denied", cell.reason or event.output.strip()
         elif event.failure is not None and not (
@@ -219,15 +278,13 @@ class Timeline:
             cell.reason = cell.reason or failure_reason(event.failure, event.output)
         else:
             cell.state = "failed" if event.exit_code or event.success is False else "done"
+        answered(cell)
         return cell
 
     # The rest
 
     def _plan(self, event: PlanUpdate) -> Cell:
-        steps = tuple(
-            PlanStep(str(step.get("step", "")), str(step.get("status", "pending")))
-            for step in event.plan
-        )
+        steps = plan_steps(event.plan)
         return self._add(PlanCell(steps=steps, explanation=event.explanation or ""), event)
 
     def _memory(self, event: MemorySaved) -> Cell:
@@ -257,9 +314,7 @@ class Timeline:
     def _complete(self, event: TaskComplete) -> Cell:
         self._close_open()
         for cell in self._calls.values():
-            cell.output.flush()
-            cell.done, cell.state = True, "failed"
-            cell.reason = cell.reason or "the turn ended"
+            _give_up(cell, "the turn ended")
         self._calls.clear()
         end = EndCell(
             status=event.status,
@@ -270,7 +325,7 @@ class Timeline:
             output_tokens=int(event.usage.get("output_tokens") or 0),
             cost=event.cost,
         )
-        self._began = 0.0
+        self._began, self._in_turn = 0.0, False
         return self._add(end, event)
 
     def _close_open(self) -> None:
@@ -281,22 +336,11 @@ class Timeline:
         self._message = self._reasoning = None
 
 
-def file_diffs(changes: dict[str, Any]) -> list[FileDiff]:
-    """The changes of a patch event."""
-    found = []
-    for path, change in changes.items():
-        kind = change.get("type")
-        if kind not in ("add", "delete", "update"):
-            continue
-        text = str(change.get("unified_diff") or change.get("content") or "")
-        found.append(FileDiff(path, kind, text, str(change.get("move_path") or "")))
-    return found
-
-
-def _state(state: Any) -> str:
-    if isinstance(state, dict) and len(state) == 1:
-        return str(next(iter(state)))
-    return str(state)
+def _give_up(cell: CallCell, reason: str) -> None:
+    """End a call whose end never came."""
+    cell.output.flush()
+    cell.done, cell.state = True, "failed"
+    cell.reason = cell.reason or reason
 
 
 _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
@@ -310,6 +354,7 @@ _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
     "approval_requested": Timeline._asked,
     "exec_approval_request": Timeline._asked,
     "apply_patch_approval_request": Timeline._asked,
+    "answered_elsewhere": Timeline._elsewhere,
     "tool_call_decision": Timeline._decision,
     "tool_call_delta": Timeline._delta,
     "exec_command_output_delta": Timeline._delta,
@@ -319,11 +364,15 @@ _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
     "patch_apply_end": Timeline._patch,
     "connection_blocked": Timeline._blocked,
     "tool_call_end": Timeline._end,
-    "collab_agent_spawn_end": Timeline._agents,
-    "collab_agent_interaction_end": Timeline._agents,
-    "collab_waiting_end": Timeline._agents,
-    "collab_close_end": Timeline._agents,
-    "collab_resume_end": Timeline._agents,
+    "request_user_input": Timeline._questions,
+    "collab_agent_status": Timeline._agent_status,
+    "collab_agent_call": lambda timeline, event: timeline._agents.call(event),
+    "collab_agent_spawn_end": Timeline._spawned,
+    "collab_agent_interaction_begin": lambda timeline, event: timeline._agents.messaged(event),
+    "collab_agent_interaction_end": Timeline._agent_states,
+    "collab_waiting_begin": Timeline._waited,
+    "collab_close_end": Timeline._agent_states,
+    "collab_resume_end": Timeline._agent_states,
     "plan_update": Timeline._plan,
     "memory_saved": Timeline._memory,
     "warning": Timeline._warning,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
-from toolrest.timeline.cells import CallCell, Cell, EndCell, MessageCell, UserCell
-from toolrest.timeline.draw import STYLES, Drawing, Line
+from toolrest.timeline.cells import AgentCell, CallCell, Cell, EndCell, MessageCell, UserCell
+from toolrest.timeline.draw import STYLES, Drawing, Line, duration, safe_lines
 from toolrest.timeline.fold import Timeline
+from toolrest.timeline.text import rows_of
 
 if TYPE_CHECKING:
     from toolrest.events import Event
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 _MARK = re.compile("^( *)([✔✗▸·])", re.MULTILINE)
 _WORDS = {"✔": "done:", "✗": "failed:", "▸": "now:", "·": "later:"}
+_PATIENCE = 1.0
+_TICK = 0.5
+_ERASE = "\r\x1b[K"
 
 
 class PlainPrinter:
@@ -49,6 +55,12 @@ class PlainPrinter:
         """The call whose first line is the last that was printed."""
         self._paused = 0
         self._waiting: list[Line] = []
+        self._running: list[CallCell] = []
+        self._agents: set[str] = set()
+        """Sub-agents at work whose beginning was printed."""
+        self._printed = monotonic()
+        self._has_status = False
+        """The last line on the terminal is one that the next replaces."""
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -61,7 +73,12 @@ class PlainPrinter:
             self._held = cell if cell.done else None
         elif isinstance(cell, CallCell):
             self._call(cell)
+        elif isinstance(cell, AgentCell) and not cell.done:
+            if cell.agent_id not in self._agents:
+                self._agents.add(cell.agent_id)
+                self._print([self._drawing.agent_title(cell)])
         elif cell.done:
+            self._agents -= {cell.agent_id} if isinstance(cell, AgentCell) else set()
             self._print(self._drawing.lines(cell))
 
     def _give_message(self, cell: Cell) -> None:
@@ -72,7 +89,9 @@ class PlainPrinter:
         self._held = None
 
     def _call(self, cell: CallCell) -> None:
+        self._running = [other for other in self._running if other.call_id != cell.call_id]
         if not cell.done:
+            self._running.append(cell)
             # One command at a time is announced; the others show when they end.
             starts = cell.command is not None and cell.state == "running" and self._open is None
             if starts:
@@ -93,6 +112,7 @@ class PlainPrinter:
     def paused(self) -> Iterator[None]:
         """Print nothing meanwhile; what comes is printed afterwards."""
         self._paused += 1
+        self._print_text("")
         try:
             yield
         finally:
@@ -108,9 +128,47 @@ class PlainPrinter:
         if self._paused:
             self._waiting += lines
             return
+        self._printed = monotonic() if lines else self._printed
         text = "".join(styled(line, self._colour) + "\n" for line in lines)
         if self._words:
             text = _MARK.sub(lambda found: found[1] + _WORDS[found[2]], text)
+        self._print_text(text)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """At a terminal, show what takes longer than a second, in a line that the next replaces."""
+        is_terminal = columns(self._out) is not None and os.environ.get("TERM") != "dumb"
+        ticking = asyncio.ensure_future(self._tick()) if is_terminal and not self._words else None
+        try:
+            yield
+        finally:
+            if ticking is not None:
+                ticking.cancel()
+            self._print_text("")
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            seconds = monotonic() - self._printed
+            if seconds >= _PATIENCE and not self._paused:
+                took = f"{seconds:.0f} s" if seconds < 60 else duration(seconds)
+                width = columns(self._out) or 80
+                line = rows_of(f"  … {took}: {self._doing()}", width - 1)[0]
+                self._print_text(styled([("dim", line)], self._colour))
+                self._has_status = True
+
+    def _doing(self) -> str:
+        if not self._running:
+            return "the model works"
+        cell = self._running[0]
+        if cell.state == "waiting":
+            return f"{cell.tool} waits for approval"
+        last = "".join(cell.output.tail(1)).strip()
+        return f"{cell.tool} runs" + (f": {safe_lines(last)[0]}" if last else "")
+
+    def _print_text(self, text: str) -> None:
+        if self._has_status:
+            text, self._has_status = _ERASE + text, False
         # A reader that has seen enough closes the pipe; the work goes on.
         with suppress(BrokenPipeError, ValueError):
             if self._out is not None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from toolrest.items import JSONObject
+from toolrest.timeline.agents import StoredAgents
 from toolrest.timeline.cells import Cell
 from toolrest.timeline.stored import stored_cells
 from toolrest.wire.items.pairing import call_id_of, is_call, is_output
@@ -19,6 +20,7 @@ def timed_cells(lines: Iterator[bytes]) -> Iterator[tuple[float, Cell]]:
     Calls that never got one come at the end.
     """
     open_calls: dict[str, JSONObject] = {}
+    agents = StoredAgents()
     now = 0.0
     for line in lines:
         found = _item(line)
@@ -29,7 +31,7 @@ def timed_cells(lines: Iterator[bytes]) -> Iterator[tuple[float, Cell]]:
             open_calls[call_id_of(item)] = item
             continue
         call = open_calls.pop(call_id_of(item), None) if is_output(item) else None
-        for cell in stored_cells([call, item] if call is not None else [item]):
+        for cell in stored_cells([call, item] if call is not None else [item], agents):
             yield now, cell
     for cell in stored_cells(open_calls.values()):
         yield now, cell

@@ -57,12 +57,26 @@ def permissions(session: AgentSession) -> list[str]:
     ]
 
 
-async def undo(session: AgentSession) -> list[str]:
-    """Take back what the last turn changed; what was put back, and what stays."""
-    result = await session.rest.undo()
-    done = [f"{item.action} {item.path}" for item in result.plan.items]
-    kept = [f"stays: {kept.path} ({kept.why})" for kept in result.plan.kept]
-    return [*(done or ["there was nothing to put back"]), *kept]
+async def undo(session: AgentSession, turn: int | None = None) -> list[str]:
+    """Take back what the session's last turn changed; what was put back, and what was not.
+
+    UndoError when that is another turn than `turn`: a person was shown that one.
+    """
+    result = await session.rest.undo(turn, own=True)
+    done = [f"{item.action} {item.path}" for item in result.done]
+    left = [
+        f"{what}: {kept.path} ({kept.why})"
+        for what, paths in (
+            ("not done", result.failed),
+            ("stays", result.plan.kept),
+            ("cannot be brought back", result.plan.lost),
+        )
+        for kept in paths
+    ]
+    if not done:
+        return ["nothing was taken back:" if left else "there is nothing to take back", *left]
+    but = ", but not all of them" if left else ""
+    return [f"the changes of the last turn are taken back{but}:", *done, *left]
 
 
 def own_prompts(home: str) -> dict[str, str]:

@@ -31,8 +31,19 @@ def rows(line: str, width: int) -> list[str]:
     rest = line.removeprefix(BAR)
     if text_width(rest) <= room:
         return [line]
-    first, *others = rows_of(rest, room)
+    first, *others = rows_of(rest, room) if rest is not line else _rows_of_words(rest, room)
     return [line[: len(line) - len(rest)] + first, *(lead + row for row in others)]
+
+
+def _rows_of_words(text: str, width: int) -> list[str]:
+    """A long line of our own as rows that end between words where they can."""
+    found = []
+    while text_width(text) > width:
+        row = rows_of(text[: width + 1], width)[0]
+        end = row.rfind(" ") + 1
+        found.append(row[:end] if end > width // 2 else row)
+        text = text[len(found[-1]) :]
+    return [*found, text]
 
 
 def rows_of(text: str, width: int) -> list[str]:

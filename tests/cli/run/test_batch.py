@@ -101,3 +101,21 @@ def test_gc_removes_what_is_old_and_leaves_what_is_open(desk: Any, serve: Any) -
         assert [path.exists() for path in (opened, fresh)] == [True, False]
     assert not list((desk.home / "spill").glob("*")) if (desk.home / "spill").exists() else True
     assert list(Path(desk.home, "audit").iterdir())
+
+
+def test_gc_removes_requests_for_approval_only_when_they_have_long_expired(desk: Any) -> None:
+    desk.run("call", "-c", "on_ask=defer", "write_file", '{"path": "/elsewhere/x", "content": ""}')
+    (waiting,) = (desk.home / "approvals").glob("*.json")
+    report = desk.home / "reports" / "report.zip"
+    report.parent.mkdir()
+    report.write_bytes(b"x")
+    week = time.time() - 7 * 86400
+    os.utime(waiting, (week, week))
+    assert "approvals: 0 removed" in desk.run("gc", "--days", "0", "--max-size", "1").out
+    assert waiting.exists()
+    assert not report.exists()
+    os.utime(waiting, (0, time.time() - 9 * 86400))
+    assert "approvals: 0 removed" in desk.run("gc").out
+    assert "approvals: 1 removed" in desk.run("gc", "--days", "1").out
+    assert not waiting.exists()
+    assert any((desk.home / "approvals").iterdir())  # the key that signs requests

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
 from toolrest.cli.terminal.terminal import QUIET
@@ -26,8 +27,6 @@ def asks(desk: Any, serve: Any) -> Any:
     serve([Call("exec_command", OUTSIDE), "that was it"])
 
     def start(*options: str, **more: Any) -> Screen:
-        from tests.cli.conftest import TOOLREST
-
         return Screen([TOOLREST, "exec", *options, "go"], cwd=desk.workspace, **more)
 
     return start
@@ -61,7 +60,7 @@ def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str)
         screen.sees("wants to run")
         if how == "typed ahead":
             began = time.monotonic()
-            while time.monotonic() - began < 2 * QUIET:  # somebody types on and on
+            while time.monotonic() - began < 2 * QUIET:  # the user types on and on
                 screen.types("y\n")
                 screen.read(0.05)
             screen.sees("Run it?")
@@ -83,3 +82,24 @@ def test_scripts_are_not_asked(desk: Any, asks: Any, options: tuple[str, ...]) -
         assert screen.ends() == 0
         assert "Run it?" not in screen.text
     assert not outside(desk)
+
+
+@pytest.mark.parametrize("size", [(24, 80), (60, 80)])
+def test_what_does_not_fit_the_screen_is_seen_first(
+    desk: Any, serve: Any, size: tuple[int, int]
+) -> None:
+    """Failed before: its beginning had scrolled away, and `y` approved it all the same."""
+    command = "\n".join([str(OUTSIDE["cmd"]), *(f"true {n}" for n in range(20))])
+    serve([Call("exec_command", OUTSIDE | {"cmd": command}), "that was it"])
+    with Screen([TOOLREST, "exec", "go"], cwd=desk.workspace, size=size) as screen:
+        screen.sees("Run it?")
+        assert "echo was here" in screen.now, "its beginning is on the screen"
+        if size[0] < 30:
+            assert "see it with [e] before you can approve" in screen.now
+            assert "[y]" not in screen.now
+            screen.types("e\n")
+            screen.sees("true 19", "[y] once")
+            screen.until(lambda: screen.text.count("Run it?") == 2)
+        screen.types("y\n")
+        assert screen.ends() == 0
+    assert outside(desk)

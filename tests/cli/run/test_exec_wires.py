@@ -16,8 +16,6 @@ from toolrest.testing import Call, Freeform, Say, Think
 PATCH = "*** Begin Patch\n*** Add File: {}\n+hello\n*** End Patch\n"
 OUTSIDE = "/usr/toolrest-was-here"
 SEQUENTIAL, PARALLEL = 50, 20
-GAPS = re.compile(r"^\[toolrest\] the landlock sandbox does not enforce .*\n?", re.MULTILINE)
-"""What a session's first command says on a machine that has only Landlock."""
 
 
 def png(width: int, height: int) -> bytes:

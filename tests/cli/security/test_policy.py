@@ -1,4 +1,4 @@
-"""`toolrest policy` and `toolrest grants`, as somebody at a terminal uses them."""
+"""`toolrest policy` and `toolrest grants`, as a user at a terminal uses them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
+from toolrest.cli.setup.sandbox_checks import sandbox_line
 from toolrest.config.loader import load
 from toolrest.config.trust import trust_of
 from toolrest.errors import ConfigError
@@ -73,6 +76,10 @@ def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None
         screen.sees("Ready.")
         assert screen.ends() == 0
         assert KEY not in screen.text
+        (line,) = (row for row in screen.rows if row.startswith("sandbox: "))
+    works = "none works here" not in line
+    assert works == (desk.run("doctor").code == 0), line
+    assert ("works" in line and "more: toolrest doctor" in line) or "are refused" in line
     assert stored_keys(str(desk.home)) == {"openai": KEY}
     assert stat.S_IMODE(os.stat(desk.home / "keys.json").st_mode) == 0o600
     assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -81,6 +88,19 @@ def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None
     assert ran.code == 0, ran.err
     assert openai.requests[-1].body["model"] == "gpt-6"
     assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_the_line_on_the_sandbox_says_what_is_and_what_is_not(toolrest_home: Path) -> None:
+    def line(**flags: str) -> str:
+        return sandbox_line(load(workspace=".", flags=flags, surface="cli"))
+
+    assert line(sandbox_mode="danger-full-access").startswith("sandbox: none, by your settings")
+    assert line(sandbox_policy="chroot") == (
+        "sandbox: none works here, so commands are refused (sandbox_policy: 'chroot' needs the "
+        "folder of a root file system); see: toolrest doctor"
+    )
+    known = ("bubblewrap works", "landlock works, but not in full: ", "none works here")
+    assert line().removeprefix("sandbox: ").startswith(known)
 
 
 def test_setup_says_what_does_not_work_and_goes_on(
@@ -226,3 +246,101 @@ def test_a_folder_with_settings_is_asked_about_before_the_chat(
         screen.types("\n")
         screen.sees("toolrest · gpt-5.5 · read-only")
     assert trust_of(desk.workspace) is None, "no answer is none"
+
+
+def _has_echo(screen: Screen) -> bool:
+    return bool(termios.tcgetattr(screen.master)[3] & termios.ECHO)
+
+
+@pytest.mark.parametrize("words", [("setup",), ()])
+def test_a_signal_at_a_secret_leaves_a_terminal_that_echoes(
+    desk: Any, openai: ScriptedServer, words: tuple[str, ...]
+) -> None:
+    """Failed before: it died at once, without echo."""
+    with Screen([TOOLREST, *words], cwd=desk.workspace, size=(40, 120)) as screen:
+        screen.sees("Provider [1]:")
+        screen.types("²\n")
+        screen.sees("a number from 1 to")
+        screen.types("\n")
+        screen.sees("Key (not shown):")
+        screen.until(lambda: not _has_echo(screen))
+        screen.process.send_signal(signal.SIGTERM)
+        assert screen.ends() == 143
+        assert _has_echo(screen)
+        assert "Traceback" not in screen.text
+
+
+def test_a_key_that_is_refused_is_asked_for_again_and_not_stored(
+    desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: the key was stored before anything had checked it."""
+    refused = Fail(401, "invalid_api_key", "wrong key")
+    with ScriptedServer([refused, refused, Say("ready")], models=("gpt-5.5",)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+            screen.sees("Provider [1]:")
+            screen.types("\n")
+            screen.sees("Key (not shown):")
+            screen.types("sk-wrong\n")
+            screen.sees("Model [gpt-5.5]:")
+            screen.types("\n")
+            screen.sees("the key is refused", "Another key (not shown; Enter: none):")
+            assert stored_keys(str(desk.home)) == {}
+            screen.types("\n")
+            screen.sees("Try again")
+            screen.types("n\n")
+            assert screen.ends() == 130
+        assert stored_keys(str(desk.home)) == {}
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+            screen.sees("Provider [1]:")
+            screen.types("\n")
+            screen.sees("Key (not shown):")
+            screen.types("sk-wrong\n")
+            screen.sees("Model [gpt-5.5]:")
+            screen.types("\n")
+            screen.sees("Another key (not shown; Enter: none):")
+            screen.types(f"{KEY}\n")
+            screen.until(lambda: screen.text.count("Model [gpt-5.5]:") == 2)
+            screen.types("\n")
+            screen.sees("it answers", "key stored in")
+    assert stored_keys(str(desk.home)) == {"openai": KEY}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('model_provider = "nowhere"\nmodel = "m"', "no provider is called 'nowhere'"),
+        ('[model_providers.openai]\nbase_url = "ftp://x"', "expected an http:// or https://"),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_no_set_up_puts_right_is_said(
+    desk: Any, openai: ScriptedServer, setting: str, words: str, plain: bool
+) -> None:
+    """Failed before: set-up began, and overwrote the provider."""
+    (desk.home / "config.toml").write_text(f"{setting}\n")
+    flags = ["chat", "--plain"] if plain else []
+    with Screen([TOOLREST, *flags], cwd=desk.workspace, size=(40, 200)) as screen:
+        assert screen.ends() == 2
+        assert words in screen.text
+        assert "Provider [" not in screen.text
+    assert (desk.home / "config.toml").read_text() == f"{setting}\n"
+
+
+def test_the_set_up_of_a_chat_has_its_flags_and_comes_once(
+    desk: Any, openai: ScriptedServer
+) -> None:
+    """Failed before: it asked again and again for what a flag overrides."""
+    argv = [TOOLREST, "chat", "-c", "model_provider=anthropic"]
+    with Screen(argv, cwd=desk.workspace, size=(40, 200)) as screen:
+        screen.sees("Provider [2]:")
+        screen.types("openai\n")
+        screen.sees("Key (not shown):")
+        screen.types(f"{KEY}\n")
+        screen.sees("Model [")
+        screen.types("gpt-5.5\n")
+        screen.sees("Do you trust it?")
+        screen.types("y\n")
+        assert screen.ends() == 2
+        assert "ANTHROPIC_API_KEY" in screen.text
+        assert screen.text.count("Provider [") == 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import os
 import pty
+import struct
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,6 +190,22 @@ async def person_says(person: Person, typed: str) -> Review:
     person.out.truncate(0)
     person.out.seek(0)
     return await person.asked(question(), typed)
+
+
+async def test_the_beginning_of_a_secret_is_no_message(person: Person) -> None:
+    """The question is answered elsewhere while the person types."""
+    secret = asyncio.create_task(person.terminal.line("password: ", secret=True))
+    # Control-S and Control-Q report themselves in packet mode: what came before has arrived.
+    fcntl.ioctl(person.master, termios.TIOCPKT, struct.pack("i", 1))
+    await person.types("hunt\x13\x11", prompt="password: ")
+    while not os.read(person.master, 100)[0] & termios.TIOCPKT_START:
+        pass
+    fcntl.ioctl(person.master, termios.TIOCPKT, struct.pack("i", 0))
+    secret.cancel()
+    await asyncio.wait({secret})
+    typing = asyncio.create_task(person.types("hello\n", prompt="you: "))
+    assert await person.terminal.line("you: ", early=True) == "hello"
+    await typing
 
 
 async def test_a_secret_is_not_echoed(person: Person) -> None:

@@ -7,7 +7,6 @@ import codecs
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -15,6 +14,7 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.widgets import TextArea
 
+from toolrest.chat.pager import whole_screen
 from toolrest.errors import RespondToModel
 from toolrest.timeline.draw import safe_lines
 
@@ -28,7 +28,7 @@ _REDRAW = 0.05
 
 async def attach(sessions: Sessions, row: SessionInfo, title: str) -> None:
     """Show a command's output until the person leaves or it ends; the chat is as before then."""
-    async with in_terminal():
+    async with whole_screen():
         await _Attached(sessions, row, title).run()
 
 

@@ -14,10 +14,11 @@ from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, last_said, summaries
 from toolrest.agent.open_session import fork
 from toolrest.chat.commands.attach import attach
+from toolrest.chat.commands.changes import session_diff
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
-from toolrest.chat.conversation import RAN, ServersText
+from toolrest.chat.conversation import ServersText
 from toolrest.chat.picker import Picker
 from toolrest.config.schema.chat import ChatSettings, Theme
 from toolrest.config.schema.types import ApprovalPolicy, SandboxMode
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from toolrest.running.runner import Runner
 
 _KEYS = """\
-Enter sends, or adds to the running turn; Tab queues for after it
+Enter sends, or adds to the running turn; Tab queues for after it, ↑ takes the last queued back
 Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
+Ctrl-V or Alt-V: the picture on the clipboard (or write its path)
 @ completes file names, / commands; !command runs one and shows it to the model
 Esc interrupts; Ctrl-O shows the last output whole; Ctrl-R searches earlier messages
 Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
@@ -54,6 +56,8 @@ class Commands:
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
         self._own = session_text.own_prompts(chat.home)
+        self._typed = ""
+        """The command whose answer is printed next."""
 
     @property
     def _session(self) -> AgentSession:
@@ -73,6 +77,7 @@ class Commands:
                 return False
             self._chat.conversation.notice(f"there is no command /{name}; see /help", "warning")
             return True
+        self._typed = text
         action: Callable[[str], None] = getattr(self, f"_{name}")
         self._try(lambda: action(rest.strip()))
         return True
@@ -82,6 +87,9 @@ class Commands:
             action()
         except (ToolrestError, OSError) as error:
             self._chat.conversation.notice(str(error), "error")
+        except Exception as error:  # of one command, not of the chat
+            text = f"an error in Toolrest itself: {type(error).__name__}: {error}"
+            self._chat.conversation.notice(text, "error")
 
     def _prompt(self, path: str, rest: str) -> None:
         self._chat.conversation.say(session_text.own_prompt(path, rest))
@@ -95,13 +103,20 @@ class Commands:
         return await git_names(self._chat.conversation.session.rest)
 
     async def _filled(self, name: str, words: str) -> None:
+        live = self._chat.screen.live
+        live.hint = f" waiting for the server {shown(name.partition(':')[0])}"
         try:
             text = await self.prompts.text(name, words)
             self._chat.conversation.say(ServersText(text))
         except McpError as error:
             self._chat.conversation.notice(f"/{shown(name)}: {error}", "error")
+        finally:
+            live.hint = ""
 
     def _say(self, *lines: str) -> None:
+        typed, self._typed = self._typed, ""
+        if typed:
+            self._chat.screen.say(shown(typed))
         for line in lines:
             self._chat.screen.say(line, "")
         self._chat.screen.say("")
@@ -153,13 +168,14 @@ class Commands:
         runner = self._chat.conversation.session.rest.gate.services.runner
         rows = {each.session_id: each for each in runner.sessions.list()} if runner else {}
         *words, number = rest.split() or [""]
-        row = rows.get(int(number)) if number.isdigit() else None
+        is_number = number.isascii() and number.isdecimal()
+        row = rows.get(int(number)) if is_number else None
         if runner is None or not rows:
             self._say("  no command runs in the background")
         elif row is not None and words == ["kill"]:
             self._chat.spawn(self._killed(runner, row.session_id))
         elif row is not None and words in ([], ["attach"]):
-            self._chat.spawn(self._attached(runner, row))
+            self._chat.over(attach(runner.sessions, row, self._command_of(row)))
         elif rest:
             self._say(f"  no command has the number {shown(rest)}; see /ps")
         else:
@@ -170,10 +186,6 @@ class Commands:
         calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
         cell = next(calls, None)
         return shown((cell.command if cell else None) or " ".join(row.argv))
-
-    async def _attached(self, runner: Runner, row: SessionInfo) -> None:
-        await attach(runner.sessions, row, self._command_of(row))
-        self._chat.questions.key_pressed()
 
     async def _killed(self, runner: Runner, number: int) -> None:
         await runner.sessions.stop(number)
@@ -221,7 +233,7 @@ class Commands:
         await self._chat.conversation.interrupt()
         before = self._session.thread_id[:8]
         new = find_session(self._chat.home, fork(self._chat.home, path, keep))
-        await self._chat.conversation.switch(new.path)
+        await self._chat.conversation.switch(new.path, is_copy=True)
         self._say(f"  this is a copy; the session before it: /resume {before}")
         self._chat.screen.buffer.text = text
         self._chat.screen.buffer.cursor_position = len(text)
@@ -229,7 +241,8 @@ class Commands:
     def _back(self, rest: str) -> None:
         path = self._recorded()
         found = read_rollout(path).messages() if path else []
-        earlier = [(at, text) for at, text in found if not text.startswith(RAN)]
+        was_shown = self._chat.conversation.was_shown
+        earlier = [(at, text) for at, text in found if not was_shown(text)]
         if not earlier:
             self._say("  there is no earlier message in this session")
             return
@@ -256,12 +269,14 @@ class Commands:
         self._list(await session_text.undo(conversation.session))
 
     def _diff(self, rest: str) -> None:
-        diffs = [file for cell in self._chat.screen.calls for file in cell.files]
-        if not diffs:
-            self._say("  this session has patched nothing")
-            return
-        text = "\n".join(f"{file.kind} {file.path}\n{file.text}" for file in diffs)
-        self._chat.page("what this session has patched", text)
+        self._chat.spawn(self._changes())
+
+    async def _changes(self) -> None:
+        text = await asyncio.to_thread(session_diff, self._session)
+        if text:
+            self._chat.page("what this session has changed, up to its last turn", text)
+        else:
+            self._say("  this session has changed nothing in this folder")
 
     def _output(self, rest: str) -> None:
         self._chat.actions.show_output()
@@ -292,7 +307,10 @@ class Commands:
         self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
 
     def _permissions(self, rest: str) -> None:
-        self._list(session_text.permissions(self._session))
+        memory = self._session.rest.gate.services.memory
+        grants = memory.grants.listed() if memory is not None else []
+        found = [f"granted ({each.scope}): {shown(each.key.sentence())}" for each in grants]
+        self._list([*session_text.permissions(self._session), *found])
 
     def _export(self, rest: str) -> None:
         session = self._session

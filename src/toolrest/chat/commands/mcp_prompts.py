@@ -25,6 +25,8 @@ class McpPrompts:
     def __init__(self, rest: Toolrest) -> None:
         self._rest = rest
         self._rows: dict[str, JSONObject] = {}
+        self._failed: dict[str, str] = {}
+        """The servers whose prompts cannot be listed, with the reasons."""
         self._loop = asyncio.get_running_loop()
         self._listing: asyncio.Task[None] | None = None
 
@@ -44,11 +46,13 @@ class McpPrompts:
 
     async def _list(self) -> None:
         pool = self._rest.mcp
-        found, _ = await pool.prompts() if pool is not None else ({}, {})
+        found, self._failed = await pool.prompts() if pool is not None else ({}, {})
         for server, rows in found.items():
             for row in rows:
                 if isinstance(row, dict) and isinstance(name := row.get("name"), str):
                     self._rows[f"{server}:{name}"] = row
+        if self._failed:
+            self._listing = None  # a server that was starting may be there the next time
 
     def is_one(self, name: str) -> bool:
         """Whether a command may be a prompt of one of the servers."""
@@ -57,12 +61,18 @@ class McpPrompts:
 
     async def text(self, name: str, words: str) -> str:
         """The prompt, filled in by its server; PromptError says what is missing."""
+        server = name.partition(":")[0]
+        await self._rest.wait_for_mcp(server)
         await self._begin()
+        if name not in self._rows and server in self._failed:
+            await self._begin()  # that list was begun before the server was there
         row, pool = self._rows.get(name), self._rest.mcp
         if row is None or pool is None:
             listed = ", ".join(f"/{shown(each)}" for each in self._rows) or "none"
-            raise PromptError(f"there is no prompt /{shown(name)}; the servers have: {listed}")
-        server = name.partition(":")[0]
+            failed = "".join(f"; {shown(s)}: {shown(why)}" for s, why in self._failed.items())
+            raise PromptError(
+                f"there is no prompt /{shown(name)}; the servers have: {listed}{failed}"
+            )
         given = _arguments(name, row, words)
         result = await pool.get_prompt(server, str(row["name"]), given)
         taint = self._rest.gate.services.taint

@@ -16,7 +16,7 @@ COMMANDS = {
     "back": "go back to an earlier message and on from there in a copy (Esc Esc)",
     "compact": "summarise the conversation now: /compact [what to keep]",
     "undo": "take back what the last turn changed",
-    "diff": "what this session's last turn changed",
+    "diff": "what this session has changed",
     "output": "the last output, whole (Ctrl-O)",
     "ps": "commands in the background; /ps ID attaches to one, /ps kill ID ends it",
     "init": "let the model write an AGENTS.md for this folder",

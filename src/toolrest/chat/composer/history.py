@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable
@@ -11,6 +12,8 @@ from prompt_toolkit.history import History
 from toolrest.private_files import private_folder, write_all
 
 _MOST_HISTORY = 2000
+_MOST_BYTES = 1 << 20
+"""What is read of the file; at twice as much its beginning is dropped."""
 
 
 class PrivateHistory(History):
@@ -25,7 +28,7 @@ class PrivateHistory(History):
         found: list[str] = []
         try:
             with open(os.path.join(self._home, "chat", "history.jsonl"), "rb") as file:
-                lines = file.read().splitlines()[-_MOST_HISTORY:]
+                lines = _end_of(file.fileno()).splitlines()[-_MOST_HISTORY:]
         except OSError:
             return []
         for line in lines:
@@ -39,7 +42,7 @@ class PrivateHistory(History):
 
     def store_string(self, string: str) -> None:
         """Add one."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             folder = private_folder(self._home, "chat")
             try:
@@ -47,8 +50,20 @@ class PrivateHistory(History):
             finally:
                 os.close(folder)
             try:
+                fcntl.flock(file, fcntl.LOCK_EX)  # another chat may drop the beginning just now
                 write_all(file, json.dumps(string).encode() + b"\n")
+                if os.fstat(file).st_size > 2 * _MOST_BYTES:
+                    end = _end_of(file)
+                    os.ftruncate(file, 0)
+                    write_all(file, end)
             finally:
                 os.close(file)
         except OSError:
             pass  # a full disk takes the history, not the chat
+
+
+def _end_of(file: int) -> bytes:
+    """The last whole lines of a file."""
+    size = os.fstat(file).st_size
+    data = os.pread(file, _MOST_BYTES, max(0, size - _MOST_BYTES))
+    return data if size <= _MOST_BYTES else data[data.find(b"\n") + 1 :]

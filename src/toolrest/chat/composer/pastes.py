@@ -13,13 +13,20 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """The paste itself, or a mark for it when it is large."""
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text = whole_lines(text)
         lines = text.count("\n") + 1
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
             return text
         size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
         mark = f"[paste {len(self._texts) + 1}: {size}]"
         self._texts[mark] = text
+        return mark
+
+    def fold_picture(self, path: str, size: int) -> str:
+        """A mark for a picture, which is sent as its path."""
+        quote = '"' if "'" in path else "'"
+        mark = f"[picture {len(self._texts) + 1}: {-(-size // 1000):,} kB]"
+        self._texts[mark] = f"{quote}{path}{quote}"
         return mark
 
     def unfold(self, text: str) -> str:
@@ -36,3 +43,8 @@ class Pastes:
     def clear(self) -> None:
         """Forget them: the text was sent."""
         self._texts.clear()
+
+
+def whole_lines(text: str) -> str:
+    """A paste with newlines of one kind, whatever the terminal makes of them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

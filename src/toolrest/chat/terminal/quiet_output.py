@@ -24,6 +24,8 @@ class QuietOutput(Vt100_Output):
     """
 
     _held = 0
+    longest: dict[int, int]
+    """The columns of each row at its longest since the rows were erased."""
     is_clean = False
     """Nothing is on the screen from the cursor on: the next erasing has nothing to do."""
 
@@ -42,6 +44,7 @@ class QuietOutput(Vt100_Output):
         if not self.is_clean:
             self.write_raw("\x1b7\x1b[K\x1b[1B\r\x1b[J\x1b8")
         self.is_clean = False
+        self.longest = {}
 
     def flush(self) -> None:
         """Write what is buffered, as one update."""
@@ -67,6 +70,10 @@ class InlineApplication(Application[None]):
             if drawn is not None and drawn != self.output.get_size():
                 self._on_resize()
             super()._redraw(render_as_done)
+        if (screen := self.renderer._last_screen) is not None and "TMUX" in os.environ:
+            longest = self.output.longest
+            for row in range(screen.height):
+                longest[row] = max(longest.get(row, 0), _width(screen, row))
 
     def _on_resize(self) -> None:
         """Find the first row of what was drawn where the terminal has put it, and draw again."""
@@ -74,7 +81,11 @@ class InlineApplication(Application[None]):
         drawn, cursor = renderer._last_screen, renderer._cursor_pos
         columns = self.output.get_size().columns
         if drawn is not None and _wraps_anew(os.environ):
-            above = sum(-(-max(_width(drawn, row), 1) // columns) for row in range(cursor.y))
+            # tmux wraps what was erased at the end of a row as well.
+            widths = (
+                max(_width(drawn, row), self.output.longest.get(row, 0)) for row in range(cursor.y)
+            )
+            above = sum(-(-max(width, 1) // columns) for width in widths)
             renderer._cursor_pos = Point(x=columns, y=above + cursor.x // columns)
         with self.output.together():
             super()._on_resize()
@@ -104,13 +115,15 @@ def notification(env: Mapping[str, str]) -> str:
 def quiet_output(out: TextIO) -> QuietOutput:
     """The output for a terminal. It is not asked where the cursor is: the answer could be late."""
     made: Any = QuietOutput.from_pty(out)
-    return QuietOutput(
+    quiet = QuietOutput(
         out,
         lambda: _size(made),
         term=made.term,
         default_color_depth=made.default_color_depth,
         enable_cpr=False,
     )
+    quiet.longest = {}
+    return quiet
 
 
 def _size(made: Vt100_Output) -> Size:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import click
 
 from toolrest.batch.engine import BatchCounts
 from toolrest.batch.reports.status import duration, eta
+from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.stores.totals import Totals
+from toolrest.errors import ConfigError
 from toolrest.policy.terminal_safe import display_safe
 
 _WIDTH = 24
 _LOG_SECONDS = 60.0
 _BAR_SECONDS = 0.5
+
+
+@contextmanager
+def plain_addresses() -> Iterator[None]:
+    """Leave names and passwords out of the addresses in an error's message."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(without_users(str(error))) from None
 
 
 class Progress:
@@ -56,7 +68,7 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._clear()
-        click.echo(display_safe(line), err=True)
+        click.echo(display_safe(without_users(line)), err=True)
 
     def _clear(self) -> None:
         if self._bar:

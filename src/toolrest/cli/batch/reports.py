@@ -14,19 +14,24 @@ from toolrest.batch.reports.results import FORMATS, read_results, write_results
 from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.reports.status import batch_status, status_lines
 from toolrest.batch.run_task import CANCELLED
+from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.stores.store import Store, open_store
+from toolrest.cli.batch.progress import plain_addresses
+from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.terminal import safe_for
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import write_named
 
 _STORE = click.argument("url", metavar="STORE")
+_READING = "reading the batch"
 
 
 def _open(url: str) -> Store:
-    store = open_store(url)
-    if not store.has("tasks.jsonl"):
-        raise ConfigError(f"{store.url} is not the store of a batch: it has no tasks.jsonl")
+    with plain_addresses():
+        store = open_store(url)
+        if not store.has("tasks.jsonl"):
+            raise ConfigError(f"{store.url} is not the store of a batch: it has no tasks.jsonl")
     return store
 
 
@@ -35,7 +40,8 @@ def _open(url: str) -> Store:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status_command(url: str, as_json: bool) -> None:
     """Print how far the batch in STORE has come: counts, rate, time left, failures, cost."""
-    status = batch_status(_open(url))
+    with progress(_READING):
+        status = batch_status(_open(url))
     if as_json:
         click.echo(json.dumps(status.to_json()))
     else:
@@ -52,12 +58,12 @@ def results_command(url: str, layout: str, output: str, failed: bool) -> None:
 
     html is one page with the distribution of turns, cost and time; parquet needs pyarrow.
     """
-    store = _open(url)
-    keys = set(failed_keys(store)) if failed else None
-    rows = read_results(store, keys)
     if layout == "parquet" and output == "-":
         raise click.UsageError("parquet needs -o FILE")
-    data = write_results(layout, rows, store)
+    with progress(_READING):
+        store = _open(url)
+        keys = set(failed_keys(store)) if failed else None
+        data = write_results(layout, read_results(store, keys), store)
     if output != "-":
         try:
             write_named(output, data, tool_roots(load(surface="cli")))
@@ -77,16 +83,18 @@ def retry_command(url: str, ids: tuple[str, ...], failure: str | None, fresh: bo
 
     The session of a failed task goes on where it was; --fresh starts over.
     """
-    store = _open(url)
-    keys = {name: key for key, name in stored_tasks(store)}
-    unknown = [name for name in ids if name not in keys]
-    if unknown:
-        raise ConfigError(f"there is no task {unknown[0]!r} in {store.url}")
-    failed = failed_keys(store)
-    wanted = [keys[name] for name in ids] if ids else list(failed)
-    if failure is not None:
-        wanted = [key for key in wanted if failed.get(key) == failure]
-    count = retry_tasks(store, wanted, fresh=fresh, only_failed=not ids)
+    with progress(_READING):
+        store = _open(url)
+        keys = {name: key for key, name in stored_tasks(store)}
+        unknown = [name for name in ids if name not in keys]
+        if unknown:
+            shown = without_users(store.url)
+            raise ConfigError(f"there is no task {unknown[0]!r} in {shown}")
+        failed = failed_keys(store)
+        wanted = [keys[name] for name in ids] if ids else list(failed)
+        if failure is not None:
+            wanted = [key for key in wanted if failed.get(key) == failure]
+        count = retry_tasks(store, wanted, fresh=fresh, only_failed=not ids)
     click.echo(f"{count} tasks will run again", err=True)
 
 
@@ -107,5 +115,6 @@ def cancel_command(url: str, undo: bool) -> None:
 @click.argument("folder", metavar="DIR")
 def export_command(url: str, folder: str) -> None:
     """Write the trajectory of each task as DIR/ID.json in ATIF, the format that Harbor reads."""
-    count = export_trajectories(_open(url), folder)
+    with progress("writing the trajectories"):
+        count = export_trajectories(_open(url), folder)
     click.echo(f"{count} trajectories in {folder}", err=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from toolrest.agent.path_policy import shared_tmp
 from toolrest.batch.engine import (
@@ -20,16 +21,21 @@ from toolrest.batch.engine import (
     shard_of,
 )
 from toolrest.batch.failures import POLICIES
-from toolrest.batch.prices import Price, Prices
+from toolrest.batch.prices import Price
 from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.results_file import ResultsFile, ended_tasks
 from toolrest.batch.run_task import RunOptions
+from toolrest.batch.stores.addresses import without_users
+from toolrest.batch.stores.alone import Alone
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import FolderStore, Store, check_store, open_store
 from toolrest.batch.stores.totals import Totals
+from toolrest.batch.tasks.home import check_home
+from toolrest.batch.tasks.model_prices import BatchPrices
 from toolrest.batch.tasks.task import STORED_ONLY, BatchTask, read_tasks
 from toolrest.cli.app import Lazy
-from toolrest.cli.batch.progress import Progress
+from toolrest.cli.batch.progress import Progress, plain_addresses
+from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import check_named, make_named_folder
@@ -144,7 +150,10 @@ def run_command(
     if url is not None:
         if output is not None or events is not None:
             raise click.UsageError("-o and --events are for a batch without --store")
-        sys.exit(_run_stored(url, tasks, jobs, retry_failed, overrides, stored))
+        _refuse_for_ray(stored["engine"])
+        with plain_addresses():
+            code = _run_stored(url, tasks, jobs, retry_failed, overrides, stored)
+        sys.exit(code)
     _refuse_stored(tasks, stored)
     sys.exit(
         _run_file(tasks, output or f"{file}.results.jsonl", jobs, events, retry_failed, overrides)
@@ -152,17 +161,30 @@ def run_command(
 
 
 def _refuse_stored(tasks: Sequence[BatchTask], stored: dict[str, Any]) -> None:
-    """ConfigError for what has an effect only with a store."""
-    given = [name for name in ("shard", "price", "max_total_cost", "max_total_tokens", "retries")
-             if stored[name]]  # fmt: skip
-    if given or stored["engine"] != "local":
-        name = given[0].replace("_", "-") if given else "engine"
-        raise click.UsageError(f"--{name} needs --store")
+    """An error for what has an effect only with a store."""
+    given = _given(name for name in stored if name != "engine" or stored[name] != "local")
+    if given:
+        raise click.UsageError(f"{given[0]} needs --store")
     usual = BatchTask("", "", None)
     for task in tasks:
         for name in STORED_ONLY:
             if getattr(task, name) != getattr(usual, name):
                 raise ConfigError(f"task {task.id}: `{name}` needs --store")
+
+
+def _refuse_for_ray(engine: str) -> None:
+    """An error for what has an effect only on a Ray cluster."""
+    given = _given(("ray_address", "ray_cpus", "ray_memory", "ray_labels"))
+    if given and engine != "ray":
+        raise click.UsageError(f"{given[0]} needs --engine ray")
+
+
+def _given(names: Iterable[str]) -> list[str]:
+    """Those of these parameters that the command line has, as options."""
+    ctx = click.get_current_context()
+    source = ctx.get_parameter_source
+    words = {param.name: param.opts[-1] for param in ctx.command.params}
+    return [words[name] for name in names if source(name) is ParameterSource.COMMANDLINE]
 
 
 def _run_file(
@@ -193,7 +215,7 @@ def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str,
     settings = load(workspace=os.getcwd(), overrides=overrides, surface="cli").value
     more = settings.sandbox_workspace_write.writable_roots
     paths = [os.path.join(os.getcwd(), os.path.expanduser(root)) for root in more]
-    folders = [task.folder for task in tasks if task.folder is not None]
+    folders = {task.folder for task in tasks if task.folder is not None}  # most share one
     shared = shared_tmp(settings) or ()
     return tuple({os.path.realpath(path) for path in (*paths, *folders, *shared)})
 
@@ -212,30 +234,35 @@ def _run_stored(
     url: str, tasks: list[BatchTask], jobs: int, retry_failed: bool, overrides: tuple[str, ...],
     given: dict[str, Any],
 ) -> int:  # fmt: skip
-    rows = load(workspace=os.getcwd(), overrides=overrides, surface="cli").value.model_prices
-    prices = Prices(given["price"], {name: Price.of(row) for name, row in rows.items()})
-    if given["max_total_cost"] is not None and not prices:
-        raise click.UsageError("--max-total-cost needs --price, or [model_prices] in the settings")
+    prices = BatchPrices(given["price"], overrides).of(
+        tasks, max_total=given["max_total_cost"] is not None
+    )
     store = open_store(url)
     roots, scratch = _roots(tasks, overrides), _scratch(given["scratch"])
     if isinstance(store, FolderStore):
         _check_outside("the store", store.path, roots)
     if any(task.folder is None for task in tasks):
         _check_outside("the scratch folder", scratch, roots)
+    check_home(toolrest_home(None, os.environ), (*roots, scratch))
     several = given["shard"] is not None or given["engine"] == "ray"
-    check_store(store, several=several)
+    alone = None if check_store(store, several=several) else Alone(store)
     check_not_cancelled(store)
     options = RunOptions(
         overrides, scratch, prices, given["lease"],
         given["keep_workspaces"], dict(given["retries"]),
     )  # fmt: skip
-    record_tasks(store, tasks)
+    changed = record_tasks(store, tasks)
+    if changed:
+        _say(
+            f"{len(changed)} tasks have a result for another prompt, {changed[0]} for one: "
+            f"toolrest batch retry {store.url} ID... runs them anew"
+        )
     tasks = shard_of(tasks, given["shard"])
     if retry_failed:
         failed_before = failed_keys(store)
         keys_again = [task.key for task in tasks if task.key in failed_before]
         retry_tasks(store, keys_again, only_failed=True)
-    counts, terminated = _engine(store, tasks, jobs, options, given)
+    counts, terminated = _engine(store, tasks, jobs, options, given, alone)
     keys = {task.key for task in tasks}
     failed = sum(key in keys for key in failed_keys(store))
     if counts.stopped is not None:
@@ -246,13 +273,16 @@ def _run_stored(
 
 
 def _engine(
-    store: Store, tasks: list[BatchTask], jobs: int, options: RunOptions, given: dict[str, Any]
-) -> tuple[BatchCounts, bool]:
+    store: Store, tasks: list[BatchTask], jobs: int, options: RunOptions, given: dict[str, Any],
+    alone: Alone | None,
+) -> tuple[BatchCounts, bool]:  # fmt: skip
 
     runner = Runner.here()
     totals = Totals(
         store, runner, max_tokens=given["max_total_tokens"], max_cost=given["max_total_cost"]
     )
+    if given["max_total_cost"] is not None and (count := totals.before().unpriced):
+        _say(f"--max-total-cost does not count {count} earlier sessions whose cost is not known")
     with Progress(totals) as progress:
         if given["engine"] == "ray":
             # An extra, and slow.
@@ -263,6 +293,7 @@ def _engine(
             engine: Any = RayEngine(store, options, totals, where, progress.say)
         else:
             engine = LocalEngine(store, options, totals, runner, progress.say)
+        engine.alone = alone
         progress.counts = engine.counts
         asyncio.run(progress.beside(engine.run(tasks, jobs)))
     return engine.counts, engine.terminated
@@ -276,4 +307,4 @@ def _scratch(given: str | None) -> str:
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    click.echo(without_users(line), err=True)

@@ -12,6 +12,7 @@ from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.approve import TerminalApprover
 from toolrest.cli.terminal.notices import ask_trust
+from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.terminal import Terminal, is_terminal, safe_for
 from toolrest.items import Answered, Text, ToolOutput
 from toolrest.wire.items.encode import dumps, encode
@@ -59,11 +60,17 @@ def _shown(output: ToolOutput) -> str:
 
 
 async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
-    rest = await _open(choices, ask)
-    await _wait_for_server(rest, name)
-    item = rest.item("call-1", name, text)
-    async with rest, rest.turn() as turn:
-        return Answered(item, await turn.start(item).output())
+    terminal = Terminal() if ask else None
+    rest = await _open(choices, terminal)
+
+    def words() -> str:
+        return "" if terminal is not None and terminal.lock.locked() else f"running {name}"
+
+    with progress(words):
+        await _wait_for_server(rest, name)
+        item = rest.item("call-1", name, text)
+        async with rest, rest.turn() as turn:
+            return Answered(item, await turn.start(item).output())
 
 
 async def _wait_for_server(rest: Toolrest, name: str) -> None:
@@ -73,9 +80,8 @@ async def _wait_for_server(rest: Toolrest, name: str) -> None:
             await rest.wait_for_mcp(server)
 
 
-async def _open(choices: Choices, ask: bool) -> Toolrest:
-    if not ask:
+async def _open(choices: Choices, terminal: Terminal | None) -> Toolrest:
+    if terminal is None:
         return choices.open()
-    terminal = Terminal()
     await ask_trust(terminal, default_workspace(choices.folder))
     return choices.open(TerminalApprover(terminal))

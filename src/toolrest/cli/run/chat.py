@@ -16,6 +16,7 @@ import click
 from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 _LISTED = 10
 _ASKED: set[str] = set()
-"""Folders that were asked about in this run: no answer is not asked for again."""
+"""Folders that were asked about in this run, and _SET_UP: nothing is asked for twice."""
+_SET_UP = "set-up"
 _WITHOUT = "toolrest: this is the plain chat; for the other one: pip install 'toolrest[chat]'"
 
 
@@ -73,7 +75,11 @@ def _chat(
         click.echo(_WITHOUT, err=True)
         plain = True
     flags: dict[str, Any] = {"model": model}
-    sys.exit(asyncio.run((_run_plain if plain else _run)(choices, flags, prompt, resume)))
+    if plain:
+        work = ended_by_signals(_run_plain(choices, flags, prompt, resume))
+    else:
+        work = _run(choices, flags, prompt, resume)
+    sys.exit(asyncio.run(work))
 
 
 async def _run_plain(
@@ -84,10 +90,10 @@ async def _run_plain(
 
     rollout = None if resume is None else await _picked(choices, resume)
     while _missing(config := choices.load(flags)) is not None:
-        await _ask_first(config)
+        await _ask_first(choices, flags)
     interruptible()
     return await plain_chat(
-        lambda approver: _opened(choices, config, approver, rollout),
+        lambda approver: _opened(config, approver, rollout),
         config.workspace or "",
         prompt,
     )
@@ -99,7 +105,9 @@ async def _run(
     # Only for a chat, and an extra.
     from toolrest.chat.app import ChatApp
 
-    rollout = None if resume is None else await _picked(choices, resume)
+    rollout = None
+    if resume is not None:
+        rollout = await ended_by_signals(_picked(choices, resume))
 
     def prepare(questions: Questions) -> tuple[Open, str | None] | None:
         config = choices.load(flags)
@@ -108,7 +116,7 @@ async def _run(
 
         def open_(path: str | None, changed: Mapping[str, Any]) -> AgentSession:
             used = choices.load({**flags, **changed}) if changed else config
-            return _opened(choices, used, questions, path)
+            return _opened(used, questions, path)
 
         return open_, rollout
 
@@ -116,11 +124,12 @@ async def _run(
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         app.report = _report
+        app.check = lambda changed: choices.load({**flags, **changed})
         take_back()
         code = await app.run()
         if code is not None:
             return code
-        await _ask_first(choices.load(flags))
+        await ended_by_signals(_ask_first(choices, flags))
 
 
 def _report(config: Config, rollout: str | None) -> list[str]:
@@ -136,38 +145,51 @@ def _folder(choices: Choices) -> str:
 
 
 def _missing(config: Config) -> Literal["model", "trust"] | None:
-    """What has to be asked before a session can be opened."""
-    from toolrest.cli.terminal.notices import unanswered
-    from toolrest.wire.providers import provider_for, with_default_model
+    """What has to be asked before a session can be opened.
 
+    ConfigError for what no set-up puts right: an address that is none, a provider that is not
+    known, or a flag or profile that names another provider than was set up.
+    """
+    from toolrest.cli.terminal.notices import unanswered
+    from toolrest.wire.providers import (
+        lacks_key_or_address,
+        model_for,
+        provider_for,
+        with_default_model,
+    )
+
+    config = with_default_model(config)
     try:
-        config = with_default_model(config)
         provider_for(config)
     except ConfigError:
+        if _SET_UP in _ASKED or not lacks_key_or_address(config):
+            raise
         return "model"
     if config.value.model is None:
+        if _SET_UP in _ASKED:
+            model_for(config)  # says what is missing
         return "model"
     folder = config.workspace or os.getcwd()
     return "trust" if folder not in _ASKED and unanswered(folder) else None
 
 
-async def _ask_first(config: Config) -> None:
+async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
     # Only on a first run.
     from toolrest.cli.setup.first_run import FirstRun
     from toolrest.cli.terminal.notices import ask_trust
     from toolrest.cli.terminal.terminal import Terminal
 
+    config = choices.load(flags)
     if _missing(config) == "model":
-        await FirstRun(Terminal()).run()
+        _ASKED.add(_SET_UP)
+        await FirstRun(Terminal(), lambda more: choices.load({**flags, **more})).run()
     else:
         folder = config.workspace or os.getcwd()
         _ASKED.add(folder)
         await ask_trust(Terminal(), folder)
 
 
-def _opened(
-    choices: Choices, config: Config, questions: OnAsk, rollout: str | None
-) -> AgentSession:
+def _opened(config: Config, questions: OnAsk, rollout: str | None) -> AgentSession:
     from toolrest.agent.open_session import open_session
     from toolrest.agent.setup.tools import add_user_tools
     from toolrest.cli.startup import settled, users_environment
@@ -211,7 +233,10 @@ async def _picked(choices: Choices, wanted: str) -> str:
         terminal.say(f"  [{number}] {when}  {shown(row.title or '(no message)')}")
         if said := shown(last_said(row.stored.path)):
             terminal.say(f"        … {said[:100]}")
-    typed = ((await terminal.line("Session [1]: ")) or "").strip() or "1"
-    if not typed.isdigit() or not 1 <= int(typed) <= len(rows):
+    typed = await terminal.line("Session [1]: ")
+    if typed is None:  # Ctrl-D: none of them
+        raise click.Abort
+    typed = typed.strip() or "1"
+    if not (typed.isascii() and typed.isdecimal()) or not 1 <= int(typed) <= len(rows):
         raise ConfigError(f"there is no number {shown(typed)} in the list")
     return rows[int(typed) - 1].stored.path

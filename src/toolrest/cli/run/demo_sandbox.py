@@ -10,7 +10,7 @@ from msgspec import Struct
 from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.sandbox.backends.engine import gaps
 from toolrest.sandbox.backends.probe import SLOW
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -42,7 +42,9 @@ def find_sandbox(config: Config, folder: str, *, live: bool = False) -> DemoSand
         require=settings.sandbox.require,
     )
     try:
-        probe, engine = Sandbox(policy, registry=os.path.join(folder, "mountpoints")).choose()
+        probe, engine = SessionSandbox(
+            policy, registry=os.path.join(folder, "mountpoints")
+        ).choose()
     except SandboxUnavailable as error:
         if not error.tried or any(SLOW in row for row in error.tried):
             raise

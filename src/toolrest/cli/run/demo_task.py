@@ -90,7 +90,8 @@ def _plan(done: int) -> dict[str, Any]:
 
 
 def _run(line: str, **more: str) -> Call:
-    return Call("exec_command", {"cmd": line, "login": False, **more})
+    # A script cannot poll a command that takes longer, as in a virtual machine on a busy host.
+    return Call("exec_command", {"cmd": line, "login": False, "yield_time_ms": 30_000, **more})
 
 
 _HIDDEN = "No, and I cannot write outside. Now the tests again."

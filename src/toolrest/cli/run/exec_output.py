@@ -36,7 +36,7 @@ EXIT_CODES = {
 
 
 class RunEnd(Struct):
-    """How the run ended, for the last line and the exit code."""
+    """The end of a run, for the last line and the exit code."""
 
     status: str
     reason: str
@@ -57,8 +57,8 @@ class RunEnd(Struct):
         return cls("failed", reason, code, usage_json(Usage()), [])
 
 
-class Output:
-    """Where lines go: JSON to stdout, or a timeline to stderr and the answer to stdout."""
+class ExecOutput:
+    """The output of a run: JSON to stdout, or a timeline to stderr and the answer to stdout."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json

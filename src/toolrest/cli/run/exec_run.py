@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +22,7 @@ from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import SANDBOX_MODES
-from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_form
+from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, RunEnd, read_form
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
@@ -55,7 +55,7 @@ _WITH_TEXT = (0, 4, 6)
 
 
 class Task(Struct):
-    """What the command line asked for."""
+    """The task of a run, as the command line gives it."""
 
     choices: Choices
     prompt: str
@@ -126,7 +126,7 @@ class Task(Struct):
 
 def run_task(task: Task) -> int:
     """Run it; returns the exit code. Whatever happens, JSON output ends with a result."""
-    out = Output(task.as_json)
+    out = ExecOutput(task.as_json)
     try:
         outcome = asyncio.run(_Run(task, out).run())
     except ModelError as error:
@@ -146,7 +146,7 @@ def run_task(task: Task) -> int:
 class _Run:
     """The steps of one run."""
 
-    def __init__(self, task: Task, out: Output) -> None:
+    def __init__(self, task: Task, out: ExecOutput) -> None:
         self.task = task
         self.out = out
         self._session: AgentSession | None = None
@@ -211,7 +211,9 @@ class _Run:
                     return self._conclude(ended)
                 if session.rest.has_servers:
                     await self._wait_for_servers(session.rest)
-                result = await session.run(items, form=form)
+                is_quiet = self.out.as_json or self.task.verbose
+                async with nullcontext() if is_quiet else self._printer.working():
+                    result = await session.run(items, form=form)
         return self._conclude(result)
 
     def _cut_off(
@@ -253,10 +255,10 @@ class _Run:
             click.echo(f"toolrest: not waited for MCP servers: {names} (--wait-mcp does)", err=True)
 
     def _open(self, config: Config) -> AgentSession:
-        task = self.task
+        task, approver = self.task, self._approver(config)
         session = open_session(
             config,
-            on_ask=self._approver(config),
+            on_ask=approver,
             env=self._environ,
             resume=task.earlier(config.home, config.workspace) if task.goes_on else None,
             ephemeral=task.ephemeral,
@@ -265,6 +267,8 @@ class _Run:
         session.warnings += session.rest.rule_warnings()
         session.warnings += add_user_tools(session.rest)
         session.warnings += _ignored_docs(session)
+        if approver is not None:
+            approver.opened(session)
         return session
 
     def _approver(self, config: Config) -> TerminalApprover | None:

@@ -9,6 +9,7 @@ import click
 
 from toolrest.agent.history.cleanup import DAY, collect
 from toolrest.agent.undo.gc import collect_all
+from toolrest.cli.terminal.progress import progress
 from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
 from toolrest.config.schema.types import parse_size
@@ -28,20 +29,24 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
 def command(days: float, max_size: int, dry_run: bool) -> None:
     """Remove what is older than --days, and the oldest of each kind beyond --max-size.
 
-    Sessions, spill files, logs, audit logs, homes of tasks of batches and checkpoints (what
-    `toolrest undo` needs). Sessions that are open stay. Audit logs go by age alone; one that all
-    sessions share stays.
+    Sessions, spill files, logs, reports, audit logs, homes of tasks of batches, requests for
+    approval and checkpoints (what `toolrest undo` needs). Sessions that are open stay. Audit logs
+    go by age alone; one that all sessions share stays. Requests stay until a week after they have
+    expired.
     """
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
     folder, shared = load(surface="cli").audit_place
-    for removed in collect(home, "" if shared else folder, **limits):
+    with progress("looking for what is old"):
+        kinds = collect(home, "" if shared else folder, **limits)
+    for removed in kinds:
         _tell(removed.kind, removed.count, removed.bytes, dry_run)
         if removed.problems:
             click.echo(
                 f"toolrest: {removed.problems} of {removed.kind} cannot be removed", err=True
             )
-    found = collect_all(home, **limits)
+    with progress("looking through checkpoints"):
+        found = collect_all(home, **limits)
     _tell("checkpoints", sum(c.turns for c in found), sum(c.freed for c in found), dry_run)
     for collected in found:
         if collected.problem:

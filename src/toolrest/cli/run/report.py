@@ -26,6 +26,7 @@ from toolrest.agent.setup.assemble import redactor_for
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.setup.checks import checks
 from toolrest.cli.setup.sandbox_checks import examined, session_lines
+from toolrest.cli.terminal.progress import progress
 from toolrest.config import Config
 from toolrest.errors import ConfigError
 from toolrest.private_files import private_file, private_folder, write_all
@@ -72,8 +73,9 @@ def command(choices: Choices, texts: bool, session: str | None) -> None:
     the session's last events. Nothing is sent: read it, and send it yourself if you like.
     """
     config = choices.load()
-    for line in write_report(config, _rollout(config, session), texts=texts):
-        click.echo(line)
+    with progress("trying every kind of sandbox, for the report"):
+        written = write_report(config, _rollout(config, session), texts=texts)
+    click.echo("\n".join(written))
 
 
 def _rollout(config: Config, session: str | None) -> str | None:

@@ -18,6 +18,7 @@ from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.run.exec import task_options, task_text
 from toolrest.cli.run.exec_run import Task, run_task
+from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.terminal import safe_for
 from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
@@ -29,6 +30,7 @@ from toolrest.timeline.replay import timed_cells
 from toolrest.timeline.stored import markdown, stored_cells
 
 _SHOWN_LINES = 20
+_READING = "reading the recorded sessions"
 
 
 @click.group("sessions")
@@ -51,8 +53,9 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
     rows = summaries(_home(), default_workspace(None) if here else None)
     drawing = Drawing(columns(sys.stdout))
-    row = None
-    for row in itertools.islice(rows, limit):
+    with progress(_READING):
+        found = list(itertools.islice(rows, limit))
+    for row in found:
         if as_json:
             click.echo(json.dumps(row.to_json(), ensure_ascii=False))
             continue
@@ -60,7 +63,7 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
         title = row.title or "(no message)"
         line = f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}"
         click.echo(drawing.cut(" ".join(safe_lines(line))))
-    if row is None and not as_json:
+    if not found and not as_json:
         click.echo("no session is recorded" + (" here" if here else ""), err=True)
 
 
@@ -108,7 +111,9 @@ def export_command(session: str, layout: str, output: str) -> None:
         click.echo(safe_for(sys.stdout, text), nl=False, color=True)
         return
     try:
-        write_named(output, text.encode("utf-8", "replace"), _roots())
+        with progress(_READING):
+            roots = _roots()
+        write_named(output, text.encode("utf-8", "replace"), roots)
     except OSError as error:
         raise ConfigError(f"-o {output} cannot be written: {error.strerror}") from None
 

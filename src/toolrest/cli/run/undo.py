@@ -11,13 +11,14 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.undo.checkpoints import Checkpoints
-from toolrest.agent.undo.scan import Limits
+from toolrest.agent.undo.scan import KeepLimits
+from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
-    from toolrest.agent.undo.plan import Kept, Plan, Turn
+    from toolrest.agent.undo.plan import Kept, RecordedTurn, UndoPlan
 
 _SHOWN = 50
 
@@ -40,13 +41,16 @@ def command(
     if show_list:
         _list(checkpoints.turns())
     elif dry_run:
-        _tell(checkpoints.preview(turn, force=force), "would be")
+        with progress("comparing files"):
+            plan = checkpoints.preview(turn, force=force)
+        _tell(plan, "would be")
     else:
         _undo(checkpoints, turn, force)
 
 
 def _undo(checkpoints: Checkpoints, turn: int | None, force: bool) -> None:
-    result = checkpoints.undo(turn, force=force, tell=lambda plan: _tell(plan, "will be"))
+    with progress("putting files back"):
+        result = checkpoints.undo(turn, force=force, tell=lambda plan: _tell(plan, "will be"))
     for kept in result.failed:
         click.echo(f"  not done: {shown(kept.path)}: {shown(kept.why)}", err=True)
     if result.number is not None:
@@ -61,7 +65,7 @@ def _open(folder: str | None) -> Checkpoints:
     workspace = default_workspace(folder)
     config = load(workspace=workspace, surface="cli")
     settings = config.value.checkpoints
-    limits = Limits(file=settings.max_file_size, total=settings.max_size)
+    limits = KeepLimits(file=settings.max_file_size, total=settings.max_size)
     checkpoints = Checkpoints(config.home, workspace, limits)
     if not checkpoints.exists:
         above = workspace
@@ -75,7 +79,7 @@ def _open(folder: str | None) -> Checkpoints:
     return checkpoints
 
 
-def _list(turns: list[Turn]) -> None:
+def _list(turns: list[RecordedTurn]) -> None:
     listed = [turn for turn in turns if turn.changed or turn.status == "open"]
     if not listed:
         click.echo("no turn has changed anything")
@@ -86,7 +90,7 @@ def _list(turns: list[Turn]) -> None:
         click.echo(f"{turn.number:>5}  {when}  {state:<11}  {size:>11}  {shown(turn.label)}")
 
 
-def _tell(plan: Plan, verb: str) -> None:
+def _tell(plan: UndoPlan, verb: str) -> None:
     what = ", ".join(str(number) for number in plan.undoes[:10])
     more = f" and {len(plan.undoes) - 10} more" if plan.undoes[10:] else ""
     click.echo(f"turn {what}{more}: {_paths(len(plan.items))} {verb} put back")

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
 from toolrest.gate.audit.read import show as rows
 from toolrest.gate.audit.read import verify as check
@@ -23,7 +24,8 @@ def verify(file: str | None) -> None:
     """Check FILE (default: every log) for edited, removed or reordered lines; exit 1 if any."""
     bad = 0
     for path in _files(file):
-        result = check(path)
+        with progress(f"checking {path}"):
+            result = check(path)
         click.echo(f"{path}: {result}")
         bad += not result.ok
     sys.exit(1 if bad else 0)

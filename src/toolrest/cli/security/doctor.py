@@ -9,6 +9,7 @@ import click
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.setup.checks import checks
 from toolrest.cli.setup.sandbox_checks import FULL_ACCESS, examined, session_lines
+from toolrest.cli.terminal.progress import progress
 from toolrest.sandbox.doctor import lines
 
 
@@ -24,9 +25,10 @@ def command(choices: Choices) -> None:
     config = choices.load()
     for warning in config.warnings:
         click.echo(f"toolrest: {warning}", err=True)
-    report = examined(config)
-    for found in checks(config):
-        click.echo(found.line)
+    with progress("trying every kind of sandbox"):
+        report, found = examined(config), list(checks(config))
+    for check in found:
+        click.echo(check.line)
     for line in (*lines(report), *session_lines(config)):
         click.echo(line)
     full_access = config.value.sandbox_mode == FULL_ACCESS

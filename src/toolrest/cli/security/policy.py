@@ -11,6 +11,7 @@ import click
 from toolrest.agent.reports.policy import Checked, check_command
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.security.canaries import run_canaries
+from toolrest.cli.terminal.progress import progress
 from toolrest.policy.modes import WORDS
 from toolrest.policy.terminal_safe import display_safe
 
@@ -112,7 +113,8 @@ def test(choices: Choices, as_json: bool) -> None:
 
     They are harmless: they touch a temporary folder, and approval is never asked for.
     """
-    results = asyncio.run(run_canaries(choices.load()))
+    with progress("sending calls that must not run"):
+        results = asyncio.run(run_canaries(choices.load()))
     if as_json:
         click.echo(json.dumps([result.to_json() for result in results]))
     else:

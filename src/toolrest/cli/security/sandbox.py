@@ -33,13 +33,19 @@ _EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
     show_default=True,
     help="What may be written.",
 )
-@click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
+@click.option(
+    "--network",
+    default="off",
+    metavar="off|on|settings|HOST,…",
+    help="What can be reached; `settings`: what a session's settings and rules allow.",
+)
 @click.option(
     "--backend",
     type=click.Choice(["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]),
     help="Use this one instead of the best that works.",
 )
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@click.option("-p", "--profile", metavar="NAME", help="Use the settings of a profile.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     folder: str | None,
@@ -47,6 +53,7 @@ def command(
     network: str,
     backend: str | None,
     overrides: tuple[str, ...],
+    profile: str | None,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND as a model's command would run, with DIR as the workspace.
@@ -63,6 +70,7 @@ def command(
         workspace=default_workspace(folder),
         overrides=overrides,
         flags={"sandbox_mode": mode},
+        profile=profile,
         surface="cli",
     )
     sys.exit(asyncio.run(_run(config, command, network, backend)))
@@ -70,13 +78,13 @@ def command(
 
 async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
     hosts: tuple[str, ...] = ()
-    if network not in ("on", "off"):
+    if network not in ("on", "off", "settings"):
         hosts = tuple(host.strip() for host in network.split(",") if host.strip())
     kind: Network = "allowlist" if hosts else "on" if network == "on" else "off"
     runner = standalone_runner(
         config,
         os.environ,
-        network=kind,
+        network=None if network == "settings" else kind,
         hosts=hosts,
         backend=cast("Backend | None", backend),
     )

@@ -6,6 +6,7 @@ import tempfile
 
 import click
 
+from toolrest.cli.terminal.progress import progress
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.loader import load
 from toolrest.sandbox.policy import SandboxPolicy
@@ -30,11 +31,13 @@ def prepare_command(overrides: tuple[str, ...]) -> None:
     """
     config = load(overrides=overrides, surface="cli")
     folder, settings = vm_folder(config.home), config.value.sandbox.vm
-    made = prepare.prepare(folder, settings, click.echo)
+    with progress("preparing"):
+        made = prepare.prepare(folder, settings, click.echo)
     click.echo(f"prepared in {made.folder}; booting it once")
     with (
         tempfile.TemporaryDirectory(prefix="toolrest-vm-") as session,
         tempfile.TemporaryDirectory(prefix="toolrest-vm-") as workspace,
+        progress("booting"),
     ):
         policy = SandboxPolicy.build(workspace, session)
         probe, engine = probe_vm(

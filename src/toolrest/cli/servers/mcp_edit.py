@@ -69,7 +69,9 @@ def add_command(
     file = edit_user_file(home, ("mcp_servers", name), row)
     config = load(surface="cli", workspace=default_workspace(None))
     files = path_policy(config, default_workspace(None))
-    pins_in(home).put_launch(server, record_of(server, files, os.environ))
+    pins = pins_in(home)
+    pins.remove(server)  # with the folders of the one that it replaces
+    pins.put_launch(server, record_of(server, files, os.environ))
     click.echo(f"{name} is in {file}; try it: toolrest mcp test {name}")
 
 

@@ -17,6 +17,8 @@ from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.notices import print_warnings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.serve.server import ToolServer
@@ -27,12 +29,20 @@ if TYPE_CHECKING:
 @click.option(
     "--http", "address", metavar="HOST:PORT", help="Serve over HTTP instead of standard input."
 )
-def command(choices: Choices, address: str | None) -> None:
+@click.option(
+    "--allow-host",
+    "allowed",
+    metavar="NAME",
+    multiple=True,
+    help="Another name (or NAME:PORT) that clients call this server by; repeatable.",
+)
+def command(choices: Choices, address: str | None, allowed: tuple[str, ...]) -> None:
     """Offer Toolrest's tools to an MCP client, with its approvals, sandbox, limits and audit.
 
     Without --http the client starts this command and speaks over standard input and output.
     With it, clients connect to http://HOST:PORT/mcp with a bearer token: the value of
-    TOOLREST_MCP_TOKEN, or a new one that is written to a file named at the start.
+    TOOLREST_MCP_TOKEN, or a new one that is written to a file named at the start. Requests for
+    another host than HOST are refused; --allow-host adds names, which 0.0.0.0 needs.
 
     A call that needs approval is asked through the client if it can show questions
     (elicitation); otherwise on_ask decides, which denies unless you set it.
@@ -41,6 +51,8 @@ def command(choices: Choices, address: str | None) -> None:
     toolrest mcp serve -C ~/project -s workspace-write
     toolrest mcp serve --http 127.0.0.1:8000
     """
+    if allowed and address is None:
+        raise click.UsageError("--allow-host is for --http")
     config = choices.load()
     if config.warnings:
         print_warnings(config)
@@ -50,7 +62,10 @@ def command(choices: Choices, address: str | None) -> None:
     if address is None and sys.stdin is not None and sys.stdin.isatty():
         click.echo(_at_a_terminal(config.workspace or os.getcwd()), err=True)
     tools = ToolServer(config, config.workspace or ".", _open)
-    asyncio.run(tools_over_stdio(tools) if address is None else _http(tools, config, address))
+    if address is None:
+        asyncio.run(tools_over_stdio(tools))
+    else:
+        asyncio.run(_http(tools, config, address, allowed))
 
 
 def _at_a_terminal(workspace: str) -> str:
@@ -73,10 +88,11 @@ def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
     return rest
 
 
-async def _http(tools: ToolServer, config: Config, text: str) -> None:
+async def _http(tools: ToolServer, config: Config, text: str, allowed: Sequence[str]) -> None:
     from toolrest.serve import http, listening
 
     host, port = http.address(text)
+    http.check_names(host, allowed)
     token = http.token_from(os.environ)
     sock = listening.listen(host, port)
     port = sock.getsockname()[1]
@@ -88,6 +104,6 @@ async def _http(tools: ToolServer, config: Config, text: str) -> None:
     if not listening.is_loopback(host):
         click.echo("toolrest: this address can be reached from other machines", err=True)
     try:
-        await listening.serve(http.application(tools, host, port, token), sock)
+        await listening.serve(http.application(tools, host, port, token, allowed), sock)
     finally:
         await tools.aclose()

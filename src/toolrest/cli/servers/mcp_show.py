@@ -12,7 +12,7 @@ import click
 from toolrest.agent.mcp.trust import CHANGED, FOLDER, START, pins_in
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.approve import TerminalApprover
-from toolrest.cli.terminal.mcp_progress import waiting_shown
+from toolrest.cli.terminal.progress import progress, waiting_for_servers
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.mcp.servers import Server, configured
@@ -77,8 +77,8 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
     if server is None:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
     facts = _facts(server)
-    if (pin := pins_in(config.home).get(server)) is not None and pin.folders:
-        facts["approved_folders"] = [f"{folder} ({how})" for folder, how in pin.folders.items()]
+    if folders := pins_in(config.home).folders(server):
+        facts["approved_folders"] = [f"{folder} ({how})" for folder, how in folders.items()]
     if as_json:
         click.echo(dumps(facts))
         return
@@ -120,7 +120,7 @@ async def _settled(
         if pool is None or not names:
             return []
         busy = terminal.lock.locked if terminal is not None else lambda: False
-        async with waiting_shown(pool.connections, sorted(names), busy):
+        with progress(waiting_for_servers(pool.connections, sorted(names), busy)):
             await rest.wait_for_mcp(*names)
         return [pool.connections[each] for each in sorted(names)]
     finally:

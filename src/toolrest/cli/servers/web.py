@@ -13,8 +13,14 @@ from toolrest.config.loader import load
 @click.option("--cert", metavar="FILE", help="A certificate (PEM) for HTTPS.")
 @click.option("--key", metavar="FILE", help="Its private key (PEM).")
 @click.option("--read-only", is_flag=True, help="Show only: no approval can be answered.")
+@click.option("--batch", metavar="STORE", help="Also show the batch of this store.")
 def command(
-    host: str | None, port: int | None, cert: str | None, key: str | None, read_only: bool
+    host: str | None,
+    port: int | None,
+    cert: str | None,
+    key: str | None,
+    read_only: bool,
+    batch: str | None,
 ) -> None:
     """Open sessions and approvals that wait in a browser.
 
@@ -29,4 +35,4 @@ def command(
     # Its packages are an extra, and --help is there without it.
     from toolrest.web_ui.start import Wanted, serve_page
 
-    serve_page(load(surface="cli"), Wanted(host, port, cert, key, read_only))
+    serve_page(load(surface="cli"), Wanted(host, port, cert, key, read_only, batch))

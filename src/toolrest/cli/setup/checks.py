@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from toolrest.agent.path_policy import tool_roots
 from toolrest.config import Config
 from toolrest.errors import ConfigError
 from toolrest.policy.terminal_safe import display_safe
@@ -39,7 +40,7 @@ def checks(config: Config, env: Mapping[str, str] | None = None) -> Iterator[Che
     environ = os.environ if env is None else env
     yield _provider(config, environ)
     yield _model(config, environ)
-    roots = (config.workspace or os.getcwd(),)
+    roots = tool_roots(config)
     git = find_program("git", roots)
     yield Check("git", git) if git else Check("git", "not found: no undo", "apt install git")
     rg = find_rg(roots)
@@ -53,7 +54,7 @@ def _provider(config: Config, env: Mapping[str, str]) -> Check:
         provider = provider_for(with_default_model(config, env), env)
     except ConfigError as error:
         return Check(
-            "key", str(error).removesuffix(" Set it, or run: toolrest setup"), "toolrest setup"
+            "key", str(error).removesuffix(". Set it, or run: toolrest setup"), "toolrest setup"
         )
     if provider.key_variable:
         return Check("key", f"{provider.name}, from {provider.key_variable}")

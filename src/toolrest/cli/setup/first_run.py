@@ -1,15 +1,21 @@
-"""`toolrest setup`: a provider, a key, a model, one request to check them, trust."""
+"""`toolrest setup`: a provider, a key, a model, one request to check them, trust, the sandbox."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import click
+from msgspec.structs import replace
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.setup.checks import checks
+from toolrest.cli.setup.sandbox_checks import sandbox_line
 from toolrest.cli.terminal.notices import typed_answer
+from toolrest.cli.terminal.progress import progress
+from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config import Config
 from toolrest.config.loader import load
@@ -41,7 +47,7 @@ def command() -> None:
             "(OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY), or: toolrest config set"
         )
     terminal = Terminal()
-    asyncio.run(FirstRun(terminal).run())
+    asyncio.run(ended_by_signals(FirstRun(terminal).run()))
     terminal.say("Ready. Try: toolrest")
 
 
@@ -49,38 +55,82 @@ class Left(click.Abort):
     """The person left the questions."""
 
 
-class FirstRun:
-    """The questions of the set-up, one after the other."""
+Load: TypeAlias = Callable[[Mapping[str, Any]], Config]
+"""Loads the settings of a run, with these flags on top."""
 
-    def __init__(self, terminal: Terminal) -> None:
+
+def _usual_settings(flags: Mapping[str, Any]) -> Config:
+    return load(workspace=default_workspace(None), flags=flags, surface="cli")
+
+
+class FirstRun:
+    """The questions of the set-up, one after the other.
+
+    What is typed is stored once the model has answered: a wrong key or address leaves nothing.
+    """
+
+    def __init__(self, terminal: Terminal, load_: Load = _usual_settings) -> None:
         self._terminal = terminal
+        self._load = load_
+        self._typed: dict[str, str] = {}
+        """Keys that were typed, by provider."""
 
     async def run(self) -> None:
         """Ask, check and store."""
-        workspace = default_workspace(None)
-        stored = load(workspace=workspace, surface="cli")
+        stored = self._load({})
+        workspace = stored.workspace or default_workspace(None)
         while True:
             name = await self._provider(stored)
             address = await self._address(stored, name)
             flags = {f"model_providers.{name}.base_url": address} if address else {}
-            config = load(workspace=workspace, flags=flags, surface="cli")
-            await self._key(config, name)
-            provider = named_provider(config, name)
-            model = await self._model(config, provider)
-            if model and await self._works(provider, model):
+            config = self._load(flags)
+            if model := await self._working_model(config, name):
                 break
             if not await self._again():
                 raise Left
+        if key := self._typed.get(name):
+            self._say(f"  key stored in {store_key(config.home, name, key)}")
         if address:
             edit_user_file(config.home, ("model_providers", name, "base_url"), address)
         edit_user_file(config.home, ("model_provider",), name)
         edit_user_file(config.home, ("model",), model)
         self._say(f"stored in {config.file}")
         await self._trust(workspace)
-        for check in checks(load(workspace=workspace, surface="cli")):
+        config = self._load({})
+        for check in checks(config):
             if check.fix:
                 self._say(check.line)
-        self._say("What the sandbox enforces here is in: toolrest doctor")
+        with progress("trying the sandbox"):
+            line = await asyncio.to_thread(sandbox_line, config)
+        self._say(line)
+
+    async def _working_model(self, config: Config, name: str) -> str | None:
+        """A model that answers; None when none does. A key that is refused is asked for again."""
+        await self._key(config, name)
+        while True:
+            try:
+                provider = self._resolved(config, name)
+                model = await self._model(config, provider)
+                return model if model and await self._works(provider, model) else None
+            except ConfigError as error:  # a key with characters that no key has
+                self._say(f"  {shown(str(error))}")
+            except ModelError as error:
+                self._say(f"  the key is refused: {shown(str(error))}")
+                if provider.key_variable is not None:
+                    return None  # it is not ours to change
+            typed = await self._ask("Another key (not shown; Enter: none): ", secret=True)
+            if not typed:
+                return None
+            self._typed[name] = typed
+
+    def _resolved(self, config: Config, name: str) -> Provider:
+        """The provider, with the key that was typed for it."""
+        typed, row = self._typed.get(name), config.value.model_providers.get(name)
+        variable = (row and row.env_key) or (BUILT_IN[name].env_key if name in BUILT_IN else None)
+        if not typed or variable is None:
+            return named_provider(config, name)
+        provider = named_provider(config, name, {**os.environ, variable: typed})
+        return replace(provider, key_variable=None)
 
     async def _provider(self, config: Config) -> str:
         names = [*BUILT_IN, *(n for n in config.value.model_providers if n not in BUILT_IN)]
@@ -94,7 +144,7 @@ class FirstRun:
             typed = await self._ask(f"Provider [{start}]: ") or str(start)
             if typed in names:
                 return typed
-            if typed.isdigit() and 1 <= int(typed) <= len(names):
+            if typed.isascii() and typed.isdecimal() and 1 <= int(typed) <= len(names):
                 return names[int(typed) - 1]
             self._say(f"  a number from 1 to {len(names)}, please")
 
@@ -132,28 +182,33 @@ class FirstRun:
             self._say(f"  that makes no address: {shown(address)}")
 
     async def _key(self, config: Config, name: str) -> None:
-        """Take a key where one is needed and none is there."""
+        """Ask for a key where one is needed and none is there."""
         try:
-            provider = named_provider(config, name)
+            provider = self._resolved(config, name)
         except ConfigError:
             pass
         else:
             if provider.key:
-                self._say(f"  key: {provider.key_variable or 'stored'}")
+                where = provider.key_variable or ("typed" if name in self._typed else "stored")
+                self._say(f"  key: {where}")
             return
+        self._say(
+            "  Once it works, the key is stored in a file or keyring which only you can read."
+        )
         typed = await self._ask("Key (not shown): ", secret=True)
         if not typed:
             raise Left
-        self._say(f"  stored in {store_key(config.home, name, typed)}, which only you can read")
+        self._typed[name] = typed
 
     async def _model(self, config: Config, provider: Provider) -> str | None:
         try:
-            listed = [row.id for row in await asyncio.wait_for(list_models(provider), _PATIENCE)]
+            with progress(f"asking {provider.name} for its models"):
+                rows = await asyncio.wait_for(list_models(provider), _PATIENCE)
+            listed = [row.id for row in rows]
         except (ModelError, TimeoutError) as error:
+            if _is_refused(error):
+                raise
             self._say(f"  its models cannot be listed: {shown(str(error) or 'no answer')}")
-            if isinstance(error, ModelError) and error.kind == "auth":
-                await self._new_key(config, provider)
-                return None
             listed = []
         built_in = BUILT_IN.get(provider.id)
         usual = config.value.model if config.value.model in listed else None
@@ -165,18 +220,14 @@ class FirstRun:
             self._say(f"  and {len(listed) - _SHOWN} more: toolrest models {provider.id}")
         return await self._ask(f"Model [{usual or ''}]: ") or usual
 
-    async def _new_key(self, config: Config, provider: Provider) -> None:
-        if provider.key_variable is None and (
-            typed := await self._ask("Another key (not shown; Enter: none): ", secret=True)
-        ):
-            store_key(config.home, provider.id, typed)
-
     async def _works(self, provider: Provider, model: str) -> bool:
-        """Send one short request."""
+        """Whether it answers one short request; ModelError when the key is refused."""
         self._say(f"  asking {shown(model)} …")
         try:
             await asyncio.wait_for(_asked(provider, model), _PATIENCE)
         except (ModelError, TimeoutError) as error:
+            if _is_refused(error):
+                raise
             self._say(f"  it does not answer: {shown(str(error) or 'no answer in time')}")
             return False
         self._say("  it answers")
@@ -206,6 +257,10 @@ class FirstRun:
 
     def _say(self, text: str) -> None:
         self._terminal.say(text)
+
+
+def _is_refused(error: Exception) -> bool:
+    return isinstance(error, ModelError) and error.kind == "auth"
 
 
 def _is_address(typed: str) -> bool:

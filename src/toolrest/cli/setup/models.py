@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.wire.items.encode import dumps
@@ -53,7 +54,8 @@ def command(
 def _print_models(config: Config, as_json: bool) -> None:
     provider = provider_for(config)
     try:
-        found = asyncio.run(list_models(provider))
+        with progress(f"asking {provider.name} for its models"):
+            found = asyncio.run(list_models(provider))
     except ModelError as error:
         click.echo(f"toolrest: {error}", err=True)
         sys.exit(1)

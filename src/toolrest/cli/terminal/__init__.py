@@ -1,1 +1,1 @@
-"""What a person at a terminal sees and answers."""
+"""Terminal output, and questions that a person answers there."""

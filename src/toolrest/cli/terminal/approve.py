@@ -7,20 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from toolrest.cli.terminal.terminal import PASTED, Terminal
+from toolrest.control.server import open_control
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
 from toolrest.gate.output.secret_values import can_hide
 from toolrest.timeline.approval import DENYING, describe, offered, picked_answer, typed_review
-from toolrest.timeline.text import block, shown
+from toolrest.timeline.text import block, rows, shown
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
 
 _HELP = (
     "Type a key in brackets, then Enter. Anything else denies the call.",
     "What you approve runs exactly as it is shown; 'once' is this call alone, the others also",
-    "cover the calls that they name, and `toolrest policy` lists and removes them.",
+    "cover the calls that they name, and `toolrest grants` lists and revokes them.",
     "After a denial the model goes on without the call; 'n' and a few words tell it why.",
 )
+_NOT_ALL = "… this is not all of it; see it with [e] before you can approve"
 _SHORT_LINES = 40
 _SHORT_LINE = 2000
 
@@ -39,6 +45,10 @@ class TerminalApprover:
         self._terminal = terminal or Terminal()
         self._quiet = quiet
 
+    def opened(self, session: AgentSession) -> None:
+        """Let the browser answer, too, what this session asks."""
+        open_control(session)
+
     async def __call__(self, request: ApprovalRequest) -> Review:
         """Show the call and take an answer; anything but a clear approval denies it."""
         async with self._terminal.lock:
@@ -47,7 +57,7 @@ class TerminalApprover:
 
     async def _ask(self, request: ApprovalRequest) -> Review:
         lines = list(describe(request))
-        cut = self._show(lines)
+        cut = self._show(request, lines)
         while True:
             review = await self._answer(request, cut)
             if review is not None:
@@ -61,15 +71,21 @@ class TerminalApprover:
         with self._quiet():
             return await answers_from(self._terminal, asked)
 
-    def _show(self, lines: list[str]) -> bool:
-        """Print the lines; True when some were left out."""
-        short = [line if len(line) <= _SHORT_LINE else line[:_SHORT_LINE] + " …" for line in lines]
-        for line in short[:_SHORT_LINES]:
-            self._terminal.say(line)
-        if short[:_SHORT_LINES] == lines:
-            return False
-        self._terminal.say("  … this is not all of it; see it with [e] before you can approve")
-        return True
+    def _show(self, request: ApprovalRequest, lines: list[str]) -> bool:
+        """Print the lines; True when some were left out: what scrolls away was not seen."""
+        width, height = self._terminal.size
+        answers = (*offered(request), *DENYING, ("?", "help"))
+        below = sum(len(rows(f"  [{key}] {sentence}", width)) for key, sentence in answers)
+        room = min(_SHORT_LINES, max(height - below - 3, 1))
+        for line in lines:
+            short = line if len(line) <= _SHORT_LINE else f"{line[:_SHORT_LINE]} …"
+            room -= len(rows(short, width))
+            if room >= 0:
+                self._terminal.say(short)
+            if room < 0 or short is not line:
+                self._terminal.say(f"  {_NOT_ALL}")
+                return True
+        return False
 
     async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
         """The answer, or None when all of it is to be shown."""

@@ -58,7 +58,7 @@ def _open(path: str, roots: Sequence[str]) -> int:
 
 
 class _Records(logging.Handler):
-    """What Toolrest says through `logging`, redacted, in the same file."""
+    """Messages that Toolrest logs with `logging`, redacted, in the same file."""
 
     def __init__(self, file: int, redactor: Redactor) -> None:
         super().__init__()

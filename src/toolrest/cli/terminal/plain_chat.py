@@ -10,8 +10,11 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from toolrest.chat.commands.names import COMMANDS
 from toolrest.cli.terminal.approve import TerminalApprover
 from toolrest.cli.terminal.terminal import Terminal
+from toolrest.errors import ToolrestError
+from toolrest.timeline import session_text
 from toolrest.timeline.plain import PlainPrinter
 
 if TYPE_CHECKING:
@@ -25,20 +28,24 @@ async def plain_chat(
     """Talk until the person leaves with /quit or Ctrl-D; Ctrl-C interrupts a turn."""
     terminal = Terminal()
     printer = PlainPrinter(workspace=workspace, keeps_answer=False, words=True)
-    session = open_(TerminalApprover(terminal, printer.paused))
+    approver = TerminalApprover(terminal, printer.paused)
+    session = open_(approver)
+    approver.opened(session)
     settings = session.rest.settings
     terminal.say(f"{session.model.name}, {settings.sandbox_mode}, {settings.approval_policy}")
-    terminal.say("Write a message and press Enter. /quit leaves, Ctrl-C interrupts.")
+    terminal.say("Write a message and press Enter. /help, /quit leaves, Ctrl-C interrupts.")
     unsubscribe = session.rest.subscribe(printer)
     try:
         async with session:
-            await _talk(session, terminal, prompt)
+            await _talk(session, terminal, printer, prompt)
     finally:
         unsubscribe()
     return 0
 
 
-async def _talk(session: AgentSession, terminal: Terminal, prompt: str | None) -> None:
+async def _talk(
+    session: AgentSession, terminal: Terminal, printer: PlainPrinter, prompt: str | None
+) -> None:
     loop = asyncio.get_running_loop()
     stops: set[asyncio.Task[None]] = set()
 
@@ -46,14 +53,47 @@ async def _talk(session: AgentSession, terminal: Terminal, prompt: str | None) -
         stops.add(asyncio.ensure_future(session.interrupt()))
 
     while True:
-        typed = prompt or await terminal.line("you: ", early=True)
-        prompt = None
+        typed, prompt = prompt, None
+        if not typed:
+            with printer.paused():  # a sub-agent that ends would print into the line
+                typed = await terminal.line("you: ", early=True)
         if typed is None or typed.strip() == "/quit":
             return
-        if not typed.strip():
+        if not typed.strip() or await _was_command(session, terminal, typed.strip()):
             continue
         loop.add_signal_handler(signal.SIGINT, interrupt)
         try:
             await session.run(typed)
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+
+_LISTS = {
+    "status": session_text.status,
+    "tools": session_text.tools,
+    "mcp": session_text.mcp,
+    "permissions": session_text.permissions,
+}
+_HERE = ("help", "undo", *_LISTS, "quit")
+
+
+async def _was_command(session: AgentSession, terminal: Terminal, typed: str) -> bool:
+    """Do what a slash command says; False for a message, as one that begins with a path."""
+    name = typed.removeprefix("/")
+    if not typed.startswith("/") or name.split(" ")[0] not in COMMANDS:
+        return False
+    try:
+        if name == "help":
+            lines = [f"/{each}: {COMMANDS[each]}" for each in _HERE]
+        elif name == "undo":
+            lines = await session_text.undo(session)
+        elif name in _LISTS:
+            lines = _LISTS[name](session)
+        else:
+            here = ", ".join(f"/{each}" for each in _HERE)
+            lines = [f"the plain chat has no /{name}; it has {here}"]
+    except (ToolrestError, OSError) as error:
+        lines = [f"/{name}: {error}"]
+    for line in lines:
+        terminal.say(line)
+    return True

@@ -39,10 +39,15 @@ class Terminal:
         """Held through a whole question, so that two of them never mix."""
         return self._lock
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows; what has no edge has very many."""
+        return _size(self._out or sys.stderr)
+
     def say(self, text: str = "") -> None:
         """Print a line of our own text; external text goes through `shown` first."""
         out = self._out or sys.stderr
-        for row in rows(text, _columns(out)):
+        for row in rows(text, _size(out)[0]):
             print(row, file=out, flush=True)
 
     async def line(self, prompt: str, *, secret: bool = False, early: bool = False) -> str | None:
@@ -57,7 +62,11 @@ class Terminal:
         out.write(prompt)
         out.flush()
         with _echo_off(self._fd) if secret else contextlib.nullcontext():
-            data = await self._read()
+            try:
+                data = await self._read()
+            except asyncio.CancelledError:
+                self.say()  # what comes next begins a line of its own
+                raise
         if secret or not data:
             self.say()
         if not data:
@@ -121,11 +130,12 @@ def _has_input(fd: int) -> bool:
     return bool(select.select([fd], [], [], 0)[0])
 
 
-def _columns(out: TextIO) -> int:
+def _size(out: TextIO) -> tuple[int, int]:
     try:
-        return os.get_terminal_size(out.fileno()).columns or 80
+        found = os.get_terminal_size(out.fileno())
     except (OSError, ValueError):
-        return _ENDLESS  # there is no edge
+        return _ENDLESS, _ENDLESS  # there is no edge
+    return found.columns or 80, found.lines or 24
 
 
 @contextlib.contextmanager
@@ -137,7 +147,8 @@ def _echo_off(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        # The beginning of a secret, of a question that was answered elsewhere, is no next line.
+        termios.tcsetattr(fd, termios.TCSAFLUSH, before)
 
 
 def safe_for(out: TextIO | None, text: str) -> str:

@@ -1,0 +1,103 @@
+"""`toolrest host`: a session without a terminal, which the browser page shows and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolrest.agent.open_session import open_session
+from toolrest.agent.setup.tools import add_user_tools
+from toolrest.chat.conversation import Conversation
+from toolrest.cli.options import Choices, session_options
+from toolrest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.result import TurnResult
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.timeline.cells import Cell
+
+_MOST_PROMPT = 1 << 20
+
+
+@click.command("host")
+@session_options
+@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@click.argument("prompt", metavar="[PROMPT]", required=False)
+def command(choices: Choices, model: str | None, prompt: str | None) -> None:
+    """Run a session without a terminal until it is stopped; PROMPT is its first message.
+
+    Prints the session's id. `toolrest web` shows it, sends it messages and answers what it asks;
+    nothing is approved in any other way. PROMPT - is read from standard input.
+    """
+    if prompt == "-":
+        prompt = sys.stdin.read(_MOST_PROMPT)
+    asyncio.run(_host(choices, model, prompt))
+
+
+class _Unseen:
+    """The view of a conversation that only the page shows."""
+
+    def changed(self, cell: Cell) -> None:
+        """Do nothing."""
+
+    def turn_began(self) -> None:
+        """Do nothing."""
+
+    def turn_ended(self, result: TurnResult | None) -> None:
+        """Do nothing."""
+
+    def opened(self) -> None:
+        """Do nothing."""
+
+
+class _Elsewhere:
+    """An approver without a front end of its own: answers come over the control socket."""
+
+    async def __call__(self, _: object) -> Any:
+        """Wait until the request is answered elsewhere, or its turn ends."""
+        await asyncio.get_running_loop().create_future()
+
+    ask_user = __call__
+
+
+def _check_folder(named: str | None, workspace: str) -> None:
+    """A folder that became a link after it was chosen would open another one to the session."""
+    if named is not None and os.path.isabs(named) and os.path.normpath(named) != workspace:
+        raise ConfigError(f"-C {named}: this leads to {workspace}; name that folder itself")
+
+
+async def _host(choices: Choices, model: str | None, prompt: str | None) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+
+    def open_(path: str | None, changed: Mapping[str, Any]) -> AgentSession:
+        config = choices.load({"model": model, **changed})
+        _check_folder(choices.folder, config.workspace or "")
+        if not config.value.web_ui.control:
+            raise ConfigError("web_ui.control is false: no page could answer this session")
+        session = open_session(
+            config, on_ask=_Elsewhere(), resume=path, source="host", trusted=config.trusted
+        )
+        session.warnings += session.rest.rule_warnings()
+        session.warnings += add_user_tools(session.rest)
+        return session
+
+    conversation = Conversation(open_, _Unseen())
+    conversation.start()
+    try:
+        if not conversation.is_controlled:
+            raise ConfigError("there is no control socket here: no page could answer this session")
+        click.echo(conversation.session.thread_id)
+        sys.stdout.flush()
+        if prompt and prompt.strip():
+            conversation.send(prompt, queued=False)
+        await stopped.wait()
+    finally:
+        await conversation.close()
