@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import machine
 from tests.cli.conftest import Desk, desk, serve
 
 from toolrest.testing import Call, ScriptedServer
@@ -38,6 +42,31 @@ def turn_of(body: Any) -> tuple[str, int]:
     texts = [part["text"] for item in items for part in item.get("content") or () if "text" in part]
     task = next(m[0] for text in texts if (m := re.search(r"task-\d+", text)))
     return task, sum(item.get("type") == "function_call_output" for item in items)
+
+
+def python_with(name: str, *packages: str) -> str:
+    """A Python with packages that are too large for ours, made once.
+
+    What Toolrest needs is borrowed from this environment.
+    """
+    folder = Path(sys.prefix) / name
+    folder.mkdir(exist_ok=True)
+    python = folder / "bin" / "python"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            pip = [str(python), "-m", "pip", "install", "-q", *packages]
+            env = {**os.environ, "HOME": machine.OWN_HOME}
+            made = subprocess.run(pip, env=env, capture_output=True, text=True)
+            if made.returncode:
+                pytest.skip(f"pip install {packages[0]}: {made.stderr.strip()[-300:]}")
+            (site,) = folder.glob("lib/python3*/site-packages")
+            ours = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+            paths = (machine.REPOSITORY / "src", *ours)
+            (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
+            (folder / "done").touch()
+    return str(python)
 
 
 PLAN = {"plan": [{"step": "look", "status": "in_progress"}]}
@@ -138,7 +167,8 @@ class Bench:
         process.send_signal(number)
         process.communicate(timeout=PATIENCE)
         until(lambda: not tree.left(), f"processes are left: {tree.left()}")
-        assert orphans(self.base) == []
+        # One may have been started after the look at the tree; it ends as the others do.
+        until(lambda: not orphans(self.base), f"processes are left: {orphans(self.base)}")
 
     def results(self) -> dict[str, Any]:
         """The results by id."""

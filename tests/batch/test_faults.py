@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.batch.conftest import Bench, Tree, orphans, turn_of, until, worker
+from tests.batch.conftest import PLAN, Bench, Tree, orphans, turn_of, until, worker
+from tests.batch.test_tasks import repository
+
+from toolrest.testing import Call, Pause
 
 TURNS = 3
 ARTIFACTS = {"answer.md", "audit.jsonl", "events.jsonl", "journal.jsonl", "result.json"}
@@ -49,20 +55,43 @@ def check_whole(bench: Bench, names: list[str]) -> None:
         assert set(asked) == set(range(TURNS))
 
 
+class HeldWorker:
+    """A model that from some request on does not answer: those sessions are in the middle."""
+
+    def __init__(self) -> None:
+        self.bench: Bench | None = None
+        self.held_from: float = math.inf
+        self._reply = worker(TURNS)
+
+    def __call__(self, body: Any) -> Any:
+        asked = 0 if self.bench is None else len(self.bench.server.requests)
+        reply = self._reply(body)
+        return [Pause(60), reply] if asked >= self.held_from else reply
+
+
 def faults(
-    bench: Bench, count: int, jobs: int, seed: int = 1, parts: tuple[float, ...] = (0.4,)
+    bench: Bench,
+    model: HeldWorker,
+    count: int,
+    jobs: int,
+    seed: int = 1,
+    parts: tuple[float, ...] = (0.4,),
 ) -> list[str]:
     """Kill sessions and the runner when parts of the work are done; returns the tasks' ids."""
     names, dice = bench.tasks(count), random.Random(seed)
     options = ("-j", str(jobs), "--retries", "killed=5")
+    model.bench = bench
     for part in parts:
         before, since = bench.finished_turns(), len(bench.server.requests)
-        runner = bench.start(*options)
         goal = max(since + 1, int(count * TURNS * part))
-        until(lambda goal=goal: len(bench.server.requests) >= goal)  # type: ignore[misc]
+        model.held_from = goal
+        runner = bench.start(*options)
+        until(lambda goal=goal: len(bench.server.requests) >= goal, seconds=150)  # type: ignore[misc]
+        until(lambda: _recorded(bench), "the lease of a task names its session")
         for victim in dice.sample(found := sessions_of(runner.pid), min(2, len(found))):
             os.kill(victim, signal.SIGKILL)
         bench.kill(runner)
+        model.held_from = math.inf
         assert asked_again(bench, before, since) == []
     before, since = bench.finished_turns(), len(bench.server.requests)
     assert before, "something was done before the kill"
@@ -72,10 +101,16 @@ def faults(
     return names
 
 
+def _recorded(bench: Bench) -> bool:
+    """Whether a task that is under way has its session on record."""
+    return any(b'"thread_id"' in path.read_bytes() for path in bench.store.glob("tasks/*/lease-*"))
+
+
 @pytest.mark.timeout(300)
 def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
-    here = bench(worker(TURNS))
-    names = faults(here, 20, 4)
+    model = HeldWorker()
+    here = bench(model)
+    names = faults(here, model, 20, 4)
     check_whole(here, names)
     attempts = [row["attempts"] for row in here.results().values()]
     killed = [rows for rows in attempts if any(row["outcome"] == "killed" for row in rows)]
@@ -90,14 +125,13 @@ def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_hundred_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
-    here = bench(worker(TURNS))
-    check_whole(here, faults(here, 200, 8, 2, (0.2, 0.5, 0.8)))
+    model = HeldWorker()
+    here = bench(model)
+    check_whole(here, faults(here, model, 200, 8, 2, (0.2, 0.5, 0.8)))
 
 
 def test_a_stopped_task_goes_on_with_its_session(bench: Callable[..., Bench]) -> None:
     """SIGTERM, then another start: the session's second turn is the next request."""
-    from toolrest.testing import Pause
-
     waits = [True]
 
     def reply(body: Any) -> Any:
@@ -122,13 +156,9 @@ def test_a_stopped_task_goes_on_with_its_session(bench: Callable[..., Bench]) ->
     assert len({one["thread_id"] for one in row["attempts"]}) == 1
 
 
-def test_an_answer_on_record_is_not_asked_for_again(bench: Callable[..., Bench]) -> None:
-    """The runner dies after the answer, before the result."""
-    here = bench(worker(1))
-    here.tasks(1)
-    here.store.mkdir()
-    assert here.run().code == 0
-    (folder,) = (here.store / "tasks").iterdir()
+def lose_result(bench: Bench) -> Any:
+    """Make it look as if the runner had died before the only result; returns that."""
+    (folder,) = (bench.store / "tasks").iterdir()
     row = json.loads((folder / "result.json").read_text())
     for attempt in row["attempts"]:
         attempt.pop("ended")
@@ -138,8 +168,80 @@ def test_an_answer_on_record_is_not_asked_for_again(bench: Callable[..., Bench])
     lease |= {"beat": 0.0, "attempts": row["attempts"], "released": False}
     (folder / "lease-1.json").write_text(json.dumps(lease))
     (folder / "result.json").unlink()
+    return row
+
+
+def test_an_answer_on_record_is_not_asked_for_again(bench: Callable[..., Bench]) -> None:
+    """The runner dies after the answer, before the result."""
+    here = bench(worker(1))
+    here.tasks(1)
+    here.store.mkdir()
+    assert here.run().code == 0
+    row = lose_result(here)
     assert here.run().code == 0
     assert len(here.server.requests) == 1
     (again,) = here.results().values()
     assert (again["text"], again["turns"]) == (row["text"], 1)
     assert [one["outcome"] for one in again["attempts"]] == ["killed", "done"]
+
+
+def test_a_session_that_died_before_its_prompt_was_on_record_starts_over(
+    bench: Callable[..., Bench],
+) -> None:
+    here = bench(worker(1))
+    here.tasks(1)
+    assert here.run().code == 0
+    lose_result(here)
+    journal = here.store / "tasks" / "task-0" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    until_prompt = next(at for at, line in enumerate(lines) if '"text":"task-0"' in line)
+    journal.write_text("".join(lines[:until_prompt]))
+    assert here.run().code == 0
+    (again,) = here.results().values()
+    assert (again["text"], again["turns"]) == ("task-0 is done", 1)
+    assert [one["resumed"] for one in again["attempts"]] == [False, False]
+
+
+@pytest.mark.needs("sandbox")
+def test_a_machine_that_gets_a_task_back_at_once_takes_what_the_other_one_did(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """The other one died before its first heartbeat: its place was on record all the same."""
+    phase = ["first"]
+
+    def reply(body: Any) -> Any:
+        _, turn = turn_of(body)
+        if (phase[0], turn) in (("first", 2), ("second", 4)):
+            return [Pause(60), "too late"]
+        if turn in (0, 2):
+            return [Call("exec_command", {"cmd": f"echo x > {turn}.txt"})]
+        return "done" if turn >= 4 else [Pause(1.2), Call("update_plan", PLAN)]
+
+    here = bench(reply)
+    repository(tmp_path / "repo")
+    here.tasks(1, repo=str(tmp_path / "repo"))
+    shutil.copytree(here.desk.home, other := tmp_path / "other-home")
+    second: Any = {"env": {"TOOLREST_HOME": str(other)}}
+    options = ("--lease", "240")  # no heartbeat comes in between
+    folder = here.store / "tasks" / "task-0"
+
+    def is_stored(name: str) -> bool:
+        files = [folder / "patch.diff", folder / "journal.jsonl"]
+        return all(file.exists() and f"{name}.txt" in file.read_text() for file in files)
+
+    runner = here.start(*options)
+    until(lambda: is_stored("0") and here.turns()[-1][1] == 2)
+    here.kill(runner)
+    phase[0] = "second"
+    runner = here.start(*options, "--scratch", str(tmp_path / "other-scratch"), **second)
+    until(lambda: is_stored("2"))
+    here.kill(runner)
+    phase[0] = "third"
+    ran = here.run(*options)
+    assert ran.code == 0, ran.err
+    patch = (folder / "patch.diff").read_text()
+    assert ("b/0.txt" in patch, "b/2.txt" in patch) == (True, True)
+    (row,) = here.results().values()
+    assert [one["resumed"] for one in row["attempts"]] == [False, True, True]
+    first, away, back = (one["place"] for one in row["attempts"])
+    assert (first == back, first == away) == (True, False)

@@ -5,48 +5,27 @@ Ray is large, so it has an environment of its own, made once.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
 import signal
 import subprocess
-import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import machine
-from tests.batch.conftest import PATIENCE, Bench, Tree, orphans, until, worker
+from tests.batch.conftest import PATIENCE, Bench, Tree, orphans, python_with, until, worker
 from tests.batch.test_faults import TURNS, asked_again, check_whole
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def ray_python() -> str:
     """A Python with Ray and pyarrow; what Toolrest needs is borrowed from this environment."""
-    folder = Path(sys.prefix) / "ray"
-    folder.mkdir(exist_ok=True)
-    python = folder / "bin" / "python"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "done").exists():
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            pip = [str(python), "-m", "pip", "install", "-q", "ray>=2.40", "pyarrow"]
-            env = {**os.environ, "HOME": machine.OWN_HOME}
-            made = subprocess.run(pip, env=env, capture_output=True, text=True)
-            if made.returncode:
-                pytest.skip(f"pip install ray: {made.stderr.strip()[-300:]}")
-            (site,) = folder.glob("lib/python3*/site-packages")
-            paths = (ROOT / "src", sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-            (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
-            (folder / "done").touch()
-    return str(python)
+    return python_with("ray", "ray>=2.40", "pyarrow")
 
 
 class RayBench:
@@ -58,10 +37,11 @@ class RayBench:
         self.address = cluster.stdout.readline().strip()
         assert self.address, "there is no cluster"
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *options: str) -> subprocess.Popen[str]:
         """Start a driver."""
         more = ("--engine", "ray", "--ray-address", self.address, "-j", "16", "--lease", "10")
         words = [*self.bench.words(*more), "--ray-cpus", "0.5", "--retries", "killed=9"]
+        words += options
         return subprocess.Popen(
             [self.python, "-P", "-m", "toolrest", *words],
             cwd=self.bench.desk.workspace,
@@ -133,10 +113,24 @@ def test_a_cluster_that_loses_workers_a_node_and_its_driver(
     driver = ray_bench.start()
     _, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, err
+    assert "WARNING" not in err, "nothing of Ray's is among our lines"
     assert asked_again(bench, before, since) == []
     check_whole(bench, names)
     attempts = [len(row["attempts"]) for row in bench.results().values()]
     assert max(attempts) > 1, "some were in the middle"
+    assert orphans(bench.desk.home) == []
+
+
+def test_what_waits_for_a_worker_does_not_begin_after_the_limit(ray_bench: RayBench) -> None:
+    """There is room for eight at a time, and sixteen are handed over."""
+    bench = ray_bench.bench
+    bench.tasks(20)
+    driver = ray_bench.start("--max-total-tokens", "1")
+    _, err = driver.communicate(timeout=600)
+    assert driver.returncode == 1, err
+    assert "tokens were used, and --max-total-tokens is 1" in err
+    assert 0 < len(bench.results()) < 16
+    assert {row["failure"] for row in bench.results().values()} == {None}, "those that had begun"
     assert orphans(bench.desk.home) == []
 
 

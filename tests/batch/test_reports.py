@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from click.testing import CliRunner
 from tests.batch.conftest import PLAN, Bench, worker
 
 from toolrest.batch.engine import record_tasks
@@ -18,8 +19,11 @@ from toolrest.batch.reports.atif import export_trajectories, trajectory
 from toolrest.batch.reports.results import read_results, write_results
 from toolrest.batch.reports.status import batch_status, duration, status_lines
 from toolrest.batch.run_task import RunOptions, run_task
+from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.stores.store import FolderStore
 from toolrest.batch.tasks.task import read_tasks
+from toolrest.cli.batch.reports import status_command
+from toolrest.errors import ConfigError
 
 SCHEMA = Path(__file__).parents[1] / "data" / "atif.schema.json"
 
@@ -84,12 +88,29 @@ def test_every_recorded_session_is_a_trajectory() -> None:
 def test_texts_of_models_are_no_formulas_and_no_markup(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.write("tasks.jsonl", b'{"id": "<b>", "key": "k"}\n')
-    row = {"id": "<b>", "failure": "<i>", "text": "=HYPERLINK(1)", "attempts": [], "usage": {}}
-    store.write("tasks/k/result.json", json.dumps(row).encode())
-    assert b"'=HYPERLINK" in write_results("csv", read_results(store), store)
+    row = {"id": "<b>", "failure": "<i>", "attempts": [], "usage": {}}
+    for text in ("=HYPERLINK(1)", "\t=1", "\r=1"):
+        store.write("tasks/k/result.json", json.dumps({**row, "text": text}).encode())
+        assert f"'{text}".encode() in write_results("csv", read_results(store), store)
     page = write_results("html", read_results(store), store).decode()
     assert "<b>" not in page
     assert "<i>" not in page
+
+
+def test_names_and_passwords_of_addresses_are_not_shown(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.url = "sftp://me:geheim@host/runs"
+    page = write_results("html", read_results(store), store).decode()
+    assert "Batch sftp://host/runs<" in page
+    ran = CliRunner().invoke(status_command, ["nosuch://me:geheim@host/runs"])
+    assert isinstance(ran.exception, ConfigError)
+    assert str(ran.exception).startswith("the store nosuch://host/runs: ")
+    for text, shown in (
+        ("clone 'https://token@host/a b'", "clone 'https://host/a b'"),
+        ("https://host/a@b and me@host", "https://host/a@b and me@host"),
+        ("s3://bucket/run", "s3://bucket/run"),
+    ):
+        assert without_users(text) == shown
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(5, "5 s"), (600, "10 min"), (9000, "2 h 30 min")])

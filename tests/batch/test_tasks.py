@@ -148,28 +148,40 @@ def test_one_refusal_slows_all_tasks_of_the_machine(bench: Callable[..., Bench])
 
 
 @pytest.mark.long
-def test_a_total_stops_the_batch_between_tasks(bench: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (("--max-total-tokens", "150"), "220 tokens were used, and --max-total-tokens is 150"),
+        (
+            ("--max-total-cost", "0.4", "--price", "2000,10000"),
+            "$0.60 were spent, and --max-total-cost is 0.4",
+        ),
+    ],
+)
+def test_a_total_stops_the_batch_between_tasks(
+    bench: Callable[..., Bench], limit: tuple[str, ...], message: str
+) -> None:
     here = bench(worker(1))
     names = here.tasks(4)
-    ran = here.run("-j", "1", "--max-total-tokens", "150")
+    ran = here.run("-j", "1", *limit)
     assert ran.code == 1
-    assert "220 tokens were used, and --max-total-tokens is 150" in ran.err
+    assert message in ran.err
     assert len(here.results()) == 2
-    assert here.run("-j", "1", "--max-total-tokens", "150").code == 1
+    assert here.run("-j", "1", *limit).code == 1
     assert len(here.results()) == 2, "what earlier runs used counts"
     assert here.run("-j", "2").code == 0
     assert sorted(here.results()) == names
 
 
 @pytest.mark.long
-def test_shards_share_a_store(bench: Callable[..., Bench]) -> None:
+def test_eight_shards_share_a_store(bench: Callable[..., Bench]) -> None:
     here = bench(worker(1))
-    names = here.tasks(6)
-    running = [here.start("--shard", f"{at}/3", "-j", "1") for at in range(3)]
-    ended = [(process.communicate(timeout=60), process.returncode) for process in running]
-    assert [code for _, code in ended] == [0, 0, 0], ended
+    names = here.tasks(16)
+    running = [here.start("--shard", f"{at}/8", "-j", "1") for at in range(8)]
+    ended = [(process.communicate(timeout=100), process.returncode) for process in running]
+    assert [code for _, code in ended] == [0] * 8, ended
     assert sorted(here.results()) == sorted(names)
-    assert len(here.server.requests) == 6
+    assert len(here.server.requests) == 16
     assert json.loads(here.desk.run("batch", "status", str(here.store), "--json").out)["tokens"] > 0
 
 
@@ -193,6 +205,11 @@ def test_what_needs_a_store_says_so(bench: Callable[..., Bench], tmp_path: Path)
     here.tasks(1)
     ran = here.desk.run("batch", str(here.file), "--shard", "0/2")
     assert (ran.code, "--shard needs --store" in ran.err) == (2, True)
+    for words in (("--keep-workspaces",), ("--scratch", "x"), ("--lease", "60")):
+        ran = here.desk.run("batch", str(here.file), *words)
+        assert (ran.code, f"{words[0]} needs --store" in ran.err) == (2, True)
+    ran = here.run("--ray-label", "a=b")
+    assert (ran.code, "--ray-label needs --engine ray" in ran.err) == (2, True)
     inside = here.desk.workspace / "store"
     ran = here.desk.run("batch", str(here.file), "--store", str(inside))
     assert (ran.code, "where tools of a task may write" in ran.err) == (2, True)
@@ -248,6 +265,10 @@ def test_fields_that_make_no_sense_are_named(tmp_path: Path) -> None:
         ({"prompt": "x", "timeout": float("inf")}, "`timeout` must be a number"),
         ({"prompt": "x", "max_turns": "nan"}, "`max_turns` must be a number"),
         ({"prompt": "x", "id": ""}, "the `id` is empty"),
+        ({"prompt": "x", "id": "\ud800"}, "line 1: `id` has half a character"),
+        ({"prompt": "\ud800"}, "line 1: `prompt` has half a character"),
+        ({"prompt": "x", "check_timeout": -1}, "line 1: `check_timeout` must be a number above 0"),
+        ({"prompt": "x", "max_turns": 0}, "`max_turns` must be a number above 0"),
     ):
         (tmp_path / "tasks").write_text(json.dumps(line))
         with pytest.raises(ConfigError, match=message):

@@ -12,16 +12,24 @@ from typing import Any, BinaryIO
 
 from toolrest.batch.child import ChildEnd, run_child
 from toolrest.batch.failures import failure_class
-from toolrest.batch.prices import Prices
+from toolrest.batch.prices import Prices, no_price
+from toolrest.batch.stores.addresses import without_users
+from toolrest.batch.stores.threads import in_thread
+from toolrest.batch.stores.totals import used_marker
 from toolrest.batch.tasks import journal
-from toolrest.batch.tasks.setup import TaskSetup, content
+from toolrest.batch.tasks.nested import pack
+from toolrest.batch.tasks.records import content
+from toolrest.batch.tasks.setup import ARCHIVE, TaskSetup, seconds_of
 from toolrest.batch.tasks.task import BatchTask, limit_arguments
 from toolrest.batch.tasks.workspace import Patch, Workspace
 from toolrest.items import JSONObject
+from toolrest.process.output.head_tail import HeadTail
 
 _log = logging.getLogger("toolrest")
 _CHECKED = (None, "budget", "timeout", "answer", "denied")
 """Ends after which the check runs: the model had its say."""
+OF_THE_END = ("answer.md", "check.txt", "nested.tar.gz", "stderr.txt")
+"""Artifacts of a result alone: one that has none of them leaves none of an earlier one."""
 _MOST_CHECK_OUTPUT = 1 << 20
 _LIMIT_SECONDS = 1.0
 
@@ -42,14 +50,27 @@ class Attempt:
         self._check: JSONObject = {}
         self._check_output = b""
         self._patch: Patch | None = None
-        self.patch_error: str | None = None
-        self._over: str | None = None
+        self._nested: bytes | None = None
+        self._archive: bytes | None = None
+        self._archive_error: str | None = None
+        self._patch_error: str | None = None
+        self._nested_error: str | None = None
+        self._over: tuple[str, str] | None = None
         self.failure: str | None = None
 
     def fail(self, failure: str, message: str) -> None:
         """End it as failed for a reason outside of `exec`."""
         self.failure = failure
-        self._end.summary |= {"status": "failed", "reason": failure, "error": message}
+        error = without_users(message)
+        self._end.summary |= {"status": "failed", "reason": failure, "error": error}
+
+    async def take_earlier(self) -> None:
+        """Take what earlier attempts did as the result, and run nothing."""
+        setup = self._setup
+        await setup.prepare(self._earlier)
+        self._used = journal.used_in(setup.journal)
+        if setup.journal is not None:
+            self._note_session(_thread_id(setup.journal))
 
     async def run(self, recorded: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run it; `recorded` is awaited once the attempt's row has its session."""
@@ -61,8 +82,12 @@ class Attempt:
         self._used = journal.used_in(setup.journal)
         left = self._left()
         used_up = [name for name, value in left.items() if value <= 0]
-        if used_up and setup.journal is not None:
+        if used_up:
             self.fail("timeout" if used_up == ["timeout"] else "budget", f"{used_up[0]} is used up")
+            return
+        self._over = self._too_dear(self._used)
+        if self._over is not None:
+            self.fail(*self._over)
             return
         self._row["resumed"] = setup.journal is not None
         arguments = ["exec", "--json", *setup.overrides, "--cd", workspace.path]
@@ -70,8 +95,9 @@ class Attempt:
         arguments += _options(self._task)
         arguments += limit_arguments(left)
         if setup.journal is not None:
-            thread = os.path.basename(setup.journal)[len("rollout-0000-00-00T00-00-00-") : -6]
+            thread = _thread_id(setup.journal)
             self._note_session(thread)
+            await recorded()  # that the work is here now, before any of it is stored
             arguments += ["--resume", thread, "--continue"]
         else:
             arguments += ["-"]
@@ -112,7 +138,7 @@ class Attempt:
         self._used = journal.used_in(self._setup.journal)
         self.failure = failure_class(end.summary.get("reason"), end.exit_code, end.oom)
         if self._over is not None:
-            self.fail("budget", self._over)
+            self.fail(*self._over)
 
     def _note_session(self, thread_id: str) -> None:
         setup = self._setup
@@ -122,14 +148,12 @@ class Attempt:
             self._row["journal"] = os.path.relpath(setup.journal, setup.home)
 
     def _left(self) -> dict[str, float]:
-        """What earlier attempts have left of the limits."""
+        """What earlier attempts of this run have left of the limits."""
         used = {
             "max_turns": self._used.turns,
             "max_tool_calls": self._used.tool_calls,
             "max_tokens": self._used.tokens,
-            "timeout": sum(
-                row["ended"] - row["started"] for row in self._earlier if row.get("ended")
-            ),
+            "timeout": seconds_of(self._earlier),
         }
         return {name: value - used[name] for name, value in self._task.limits.items()}
 
@@ -140,15 +164,29 @@ class Attempt:
 
     async def _watch_cost(self, child: asyncio.Task[ChildEnd]) -> None:
         """Stop a task that costs more than its `max_cost`."""
-        most = self._task.max_cost
-        while most is not None:
+        while self._task.max_cost is not None:
             await asyncio.sleep(_LIMIT_SECONDS)
             used = await asyncio.to_thread(journal.used_in, self._setup.journal)
-            cost = self._prices.of(used.spent)
-            if cost is not None and cost >= most:
-                self._over = f"it has cost ${cost:.4f}, and max_cost is {most:g}"
+            self._over = self._too_dear(used)
+            if self._over is not None:
                 child.cancel()
                 return
+
+    def _too_dear(self, used: journal.Used) -> tuple[str, str] | None:
+        """The failure and the message of a task that may not cost more, or whose cost is unknown.
+
+        A limit that cannot be kept stops the task: it would spend without end.
+        """
+        most = self._task.max_cost
+        if most is None:
+            return None
+        unknown = [model for model in used.spent if self._prices.price(model) is None]
+        if unknown:
+            return "usage", f"`max_cost` is set, and {no_price(unknown[0])}"
+        cost = self._prices.of(used.spent) or 0.0
+        if cost < most:
+            return None
+        return "budget", f"it has cost ${cost:.4f}, and max_cost is {most:g}"
 
     # The end
 
@@ -157,20 +195,14 @@ class Attempt:
         task, workspace = self._task, self._setup.workspace
         if task.check is None or workspace is None or self.failure not in _CHECKED:
             return
-        output = bytearray()
-
-        def on_line(line: bytes) -> None:
-            if len(output) < _MOST_CHECK_OUTPUT:
-                output.extend(line)
-
-        mode = task.options.get("sandbox", "workspace-write")
-        start = time.monotonic()
-        words = ["sandbox", "-C", workspace.path, "-s", mode, *self._setup.overrides]
+        kept = HeadTail(_MOST_CHECK_OUTPUT)
+        start, errors = time.monotonic(), b""
+        words = ["sandbox", "-C", workspace.path, *self._check_sandbox(workspace)]
         words += ["--", "/bin/sh", "-c", task.check]
         try:
             async with asyncio.timeout(task.check_timeout):
                 end = await run_child(
-                    words, cwd=self._setup.state, env=self._setup.environment(), on_line=on_line
+                    words, cwd=self._setup.state, env=self._setup.environment(), on_line=kept.add
                 )
         except TimeoutError:
             self._check = {"exit_code": None, "score": 0.0, "error": "the check took too long"}
@@ -179,24 +211,52 @@ class Attempt:
             message = f"{type(error).__name__}: {error}"
             self._check = {"exit_code": None, "score": None, "error": message}
         else:
-            self._check = {"exit_code": end.exit_code, "score": _score(end, bytes(output))}
-            output.extend(end.stderr.encode())
+            self._check = {"exit_code": end.exit_code, "score": _score(end, _text(kept))}
+            errors = end.stderr.encode()
             if self._check["score"] is None:
                 self._check["error"] = end.stderr.strip()
         self._check["seconds"] = round(time.monotonic() - start, 3)
-        self._check_output = bytes(output)
+        self._check_output = _text(kept) + errors
+
+    def _check_sandbox(self, workspace: Workspace) -> list[str]:
+        """The options of `toolrest sandbox` for the sandbox that the session's commands had."""
+        options, setup = self._task.options, self._setup
+        mode = options.get("sandbox") or ("workspace-write" if workspace.is_ours else None)
+        mode = mode or journal.sandbox_mode_in(setup.journal) or "read-only"
+        profile = ["--profile", options["profile"]] if "profile" in options else []
+        return ["-s", mode, "--network", "settings", *profile, *setup.overrides]
 
     async def take_patch(self) -> None:
-        """Take the changes of a worktree; a worktree whose changes cannot be taken is a failure."""
+        """Take the changes of a worktree; a worktree whose changes cannot be taken is a failure.
+
+        Of a folder that was made without a repository, take the files.
+        """
         workspace = self._setup.workspace
-        if workspace is None or workspace.base is None:
+        if workspace is None:
+            return
+        if workspace.base is None:
+            try:
+                self._archive = await self._setup.archive()
+            except Exception as error:  # its workspace is kept
+                self._archive_error = str(error) or type(error).__name__
             return
         try:
             self._patch = await self._setup.patch()
         except Exception as error:  # one task must not take the others with it
-            self.patch_error = str(error) or type(error).__name__
+            self._patch_error = str(error) or type(error).__name__
             if self.failure is None:
-                self.fail("patch", f"its changes cannot be taken: {self.patch_error}")
+                self.fail("patch", f"its changes cannot be taken: {self._patch_error}")
+            return
+        if self._patch.left_out:
+            try:
+                self._nested = await asyncio.to_thread(pack, workspace.path, self._patch.left_out)
+            except Exception as error:  # its workspace is kept
+                self._nested_error = str(error) or type(error).__name__
+
+    @property
+    def is_stored_whole(self) -> bool:
+        """Whether everything in a workspace of ours could be taken."""
+        return not (self._patch_error or self._nested_error or self._archive_error)
 
     def result(self) -> JSONObject:
         """The task's result, as far as this attempt knows it."""
@@ -213,10 +273,14 @@ class Attempt:
         }
         if self._check:
             result["check"] = self._check
-        if self.patch_error is not None:
-            result["patch_error"] = self.patch_error
+        if self._patch_error is not None:
+            result["patch_error"] = self._patch_error
         if self._patch is not None and self._patch.left_out:
             result["nested_repositories"] = self._patch.left_out
+        if self._nested_error is not None:
+            result["nested_error"] = self._nested_error
+        if self._archive_error is not None:
+            result["workspace_error"] = self._archive_error
         if self.failure is not None:
             result |= {"error": summary.get("error"), "stderr": self._end.stderr}
         return result
@@ -224,19 +288,27 @@ class Attempt:
     async def store_artifacts(self) -> None:
         """Write everything but the result into the store."""
         setup = self._setup
+        thread_id, tokens = self._row.get("thread_id"), self._used.tokens
+        if thread_id is not None and tokens:
+            marker = used_marker(thread_id, tokens, self._prices.of(self._used.spent))
+            await in_thread(setup.store.write, marker, b"")
         text = self._end.summary.get("text")
         found = {
             "answer.md": text.encode("utf-8", "replace") if isinstance(text, str) else None,
-            "events.jsonl": content(setup.events),
             "journal.jsonl": content(setup.journal),
-            "audit.jsonl": _audit(setup.home),
             "check.txt": self._check_output or None,
             "patch.diff": self._patch.data if self._patch is not None else None,
+            "nested.tar.gz": self._nested,
             "stderr.txt": self._end.stderr.encode() or None,
+            ARCHIVE: self._archive,
         }
+        if setup.workspace is not None:  # else what others have stored was not taken up
+            found |= await asyncio.to_thread(setup.records.found)
         for name, data in found.items():
             if data is not None:
                 await setup.write(name, data)
+            elif self._earlier and name in OF_THE_END:
+                await in_thread(setup.store.delete, f"{setup.folder}/{name}")
 
 
 def _options(task: BatchTask) -> list[str]:
@@ -244,23 +316,26 @@ def _options(task: BatchTask) -> list[str]:
 
 
 def _score(end: ChildEnd, output: bytes) -> float | None:
-    """The number in the check's last line where it is one of 0 to 1, else whether it succeeded."""
+    """The check's last line where that is a number of 0 to 1, else whether it succeeded."""
     if end.exit_code == 2 and end.stderr.startswith("toolrest: "):
         return None  # there was no sandbox to run it in
-    lines = output.decode("utf-8", "replace").split()
     try:
-        score = float(lines[-1]) if lines else -1.0
+        score = float(output.strip().rpartition(b"\n")[2])
     except ValueError:
         score = -1.0
     return score if 0 <= score <= 1 and end.exit_code == 0 else float(end.exit_code == 0)
 
 
+def _text(kept: HeadTail) -> bytes:
+    piece = kept.piece()
+    gap = f"\n[{piece.omitted} bytes left out]\n".encode() if piece.omitted else b""
+    return piece.head + gap + piece.tail
+
+
+def _thread_id(path: str) -> str:
+    """The session of a journal."""
+    return os.path.basename(path)[len("rollout-0000-00-00T00-00-00-") : -6]
+
+
 def _append(path: str) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-
-
-def _audit(home: str) -> bytes | None:
-    folder = os.path.join(home, "audit")
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    parts = [content(os.path.join(folder, name)) for name in names if name.endswith(".jsonl")]
-    return b"".join(filter(None, parts)) or None

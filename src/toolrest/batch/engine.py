@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import msgspec
 from msgspec import Struct
 
 from toolrest.batch.run_task import CANCELLED, RunOptions, TaskEnd, run_task
+from toolrest.batch.stores.alone import Alone
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import Store
 from toolrest.batch.stores.totals import Totals
@@ -44,19 +46,30 @@ class BatchCounts(Struct):
         return self.total - self.had_result - self.done
 
 
-def record_tasks(store: Store, tasks: Sequence[BatchTask]) -> None:
-    """Add the tasks to the store's list, from which reports know what there is to do."""
-    known = dict(stored_tasks(store))
-    wanted = known | {task.key: task.id for task in tasks}
+def record_tasks(store: Store, tasks: Sequence[BatchTask]) -> list[str]:
+    """Add the tasks to the store's list, from which reports know what there is to do.
+
+    Returns the ids of those that have a result for another prompt, which stays on record.
+    """
+    known = {row["key"]: row for row in _task_rows(store)}
+    new = {task.key: {"id": task.id, "key": task.key, "prompt": task.prompt_hash} for task in tasks}
+    changed = {key for key in new.keys() & known.keys() if new[key] != known[key]}
+    other = {key for key in changed if "prompt" in known[key]}
+    other &= finished_keys(store) if other else set()
+    wanted = known | {key: row for key, row in new.items() if key not in other}
     if wanted != known:
-        lines = (json.dumps({"id": name, "key": key}) for key, name in wanted.items())
+        lines = map(json.dumps, wanted.values())
         store.write("tasks.jsonl", ("\n".join(lines) + "\n").encode())
+    return [row["id"] for key, row in new.items() if key in other]
+
+
+def _task_rows(store: Store) -> list[JSONObject]:
+    return msgspec.json.Decoder().decode_lines(store.read("tasks.jsonl") or b"")
 
 
 def stored_tasks(store: Store) -> list[tuple[str, str]]:
     """Keys and ids of the tasks in a store's list."""
-    rows = (json.loads(line) for line in (store.read("tasks.jsonl") or b"").splitlines())
-    return [(row["key"], row["id"]) for row in rows]
+    return [(row["key"], row["id"]) for row in _task_rows(store)]
 
 
 def finished_keys(store: Store) -> set[str]:
@@ -77,6 +90,8 @@ class Bookkeeping:
         self.totals = totals
         self.counts = BatchCounts()
         self.terminated = False
+        self.alone: Alone | None = None
+        """The hold on a store that serves one runner only."""
         self._say = say
         self._unstored = 0
 
@@ -100,6 +115,7 @@ class Bookkeeping:
             self._say(f"{task.id}: internal: {end.problem}")
         elif end.outcome == "unstored":
             self._unstored += 1
+            self.totals.note(end.result or {})
             self._say(f"{task.id}: the store cannot be written: {end.problem}")
             if self._unstored >= _MOST_UNSTORED:
                 counts.stopped = f"the store cannot be written: {end.problem}"
@@ -124,12 +140,17 @@ class Bookkeeping:
             with suppress(OSError):
                 if await asyncio.to_thread(self.store.has, CANCELLED):
                     self.counts.stopped = "the batch was cancelled"
+                if self.alone is not None and not await asyncio.to_thread(self.alone.beat):
+                    self.counts.stopped = "another runner has the store, which serves one at a time"
             await asyncio.sleep(_POLL_SECONDS)
 
     async def end(self) -> None:
         """Write that this runner has ended."""
         self.totals.own.ended = True
         await self._write_totals()
+        if self.alone is not None:
+            with suppress(OSError):
+                await asyncio.to_thread(self.alone.end)
 
     async def _write_totals(self) -> None:
         with suppress(OSError):

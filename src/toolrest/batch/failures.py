@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -37,6 +38,7 @@ POLICIES: Mapping[str, Retry] = {
     "denied": Retry(0),
     "answer": Retry(0),
     "usage": Retry(0),
+    "workspace": Retry(5, 5.0),
     "patch": Retry(0),
     "internal": Retry(1, 0.2),
 }
@@ -74,13 +76,28 @@ def failure_class(reason: str | None, exit_code: int, oom: bool) -> str | None:
     return "killed" if exit_code < 0 else "usage" if exit_code == 2 else "internal"
 
 
+def failure_of_error(error: OSError) -> str:
+    """The class of the failure of an attempt that could not use a file or folder of its own."""
+    return "workspace" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "internal"
+
+
 def oom_kills() -> int:
-    """How many processes the kernel has killed in this cgroup because memory was used up."""
+    """How many processes the kernel has killed because memory was used up.
+
+    Those of this control group (version 2); where it does not count them, of the whole machine.
+    """
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             group = next(line.strip() for line in file if line.startswith("0::"))[3:]
-        path = os.path.join("/sys/fs/cgroup", group.lstrip("/"), "memory.events")
-        with open(path, encoding="ascii") as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
-    except (OSError, StopIteration, ValueError):
+        return _counted(os.path.join("/sys/fs/cgroup", group.lstrip("/"), "memory.events"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return _counted("/proc/vmstat")
+    except OSError:
         return 0
+
+
+def _counted(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))

@@ -40,11 +40,20 @@ class Prices(Struct, frozen=True):
         """The dollars for tokens by model; None where a price is not known."""
         total = 0.0
         for model, usage in spent.items():
-            price = self.every or self.by_model.get(model)
+            price = self.price(model)
             if price is None:
                 return None
             total += price.cost(usage)
         return round(total, 6) if self.every or self.by_model else None
 
-    def __bool__(self) -> bool:
-        return bool(self.every or self.by_model)
+    def price(self, model: str) -> Price | None:
+        """The price of one model."""
+        return self.every or self.by_model.get(model)
+
+
+def no_price(model: str) -> str:
+    """What to do about a model whose price is not known."""
+    return (
+        f'the price of {model} is not known: give --price, or [model_prices."{model}"] in the '
+        "settings"
+    )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import deque
+import socket
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,10 +19,12 @@ import ray
 from msgspec import Struct
 
 from toolrest.batch.engine import Bookkeeping, finished_keys
-from toolrest.batch.run_task import RunOptions, TaskEnd, run_task
+from toolrest.batch.run_task import RunOptions, TaskEnd, run_task, task_folder
+from toolrest.batch.stores.lease import Leases, Runner
 from toolrest.batch.stores.store import Store, open_store
 from toolrest.batch.stores.totals import Totals
 from toolrest.batch.tasks.task import BatchTask
+from toolrest.errors import ConfigError
 
 _LOST_WORKERS = 3
 """How often Ray itself starts a task again whose worker died; after that we do."""
@@ -50,10 +53,21 @@ class RayOptions(Struct):
 
 def run_remotely(url: str, task: bytes, options: bytes) -> bytes:
     """Run one task in a Ray worker; its children die with the worker."""
+    store = open_store(url)
+    try:
+        is_shared = store.has("tasks.jsonl")
+    except OSError as error:
+        problem = error.strerror or str(error)
+        return msgspec.json.encode(TaskEnd("unstored", problem=problem))
+    if not is_shared:
+        raise ConfigError(
+            f"the store {url} on {socket.gethostname()} has no tasks.jsonl, so it is not the one "
+            "that the batch was started with: give --store a folder or URL that all nodes share"
+        )
     end = asyncio.run(
         run_task(
             msgspec.json.decode(task, type=BatchTask),
-            open_store(url),
+            store,
             msgspec.json.decode(options, type=RunOptions),
         )
     )
@@ -74,6 +88,9 @@ class RayEngine(Bookkeeping):
         super().__init__(store, totals, say)
         self._options = options
         self._where = where
+        self._runner = Runner.here()
+        self._losses: Counter[str] = Counter()
+        self._has_taken_back = False
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> None:
         """All that have no result yet."""
@@ -84,9 +101,8 @@ class RayEngine(Bookkeeping):
             if me is not None:
                 me.cancel()
 
-        await asyncio.to_thread(
-            ray.init, address=self._where.address or "auto", log_to_driver=False, logging_level=30
-        )
+        # In this thread: in another one Ray warns that it cannot handle SIGTERM, which we do.
+        ray.init(address=self._where.address or "auto", log_to_driver=False, logging_level=30)
         loop.add_signal_handler(signal.SIGTERM, stop)
         watching = asyncio.create_task(self.watch())
         running: dict[Any, BatchTask] = {}
@@ -111,9 +127,11 @@ class RayEngine(Bookkeeping):
         remote = ray.remote(**self._where.of_task())(run_remotely)
         options = msgspec.json.encode(self._options)
         while waiting or running:
-            while waiting and len(running) < jobs and await self.may_begin():
+            while await self.may_begin() and waiting and len(running) < jobs:
                 task = waiting.popleft()
                 running[remote.remote(self.store.url, msgspec.json.encode(task), options)] = task
+            if self.counts.stopped is not None:
+                await self._take_back(running)
             if not running:
                 return
             self.counts.running = len(running)
@@ -122,30 +140,56 @@ class RayEngine(Bookkeeping):
             )
             busy: list[BatchTask] = []
             for reference in ready:
-                self.take(running.pop(reference), await _end_of(reference), busy)
+                task = running.pop(reference)
+                self.take(task, await self._end_of(reference, task), busy)
             if busy and not waiting:
                 await asyncio.sleep(_WAIT_SECONDS)  # other runners have them
             waiting.extend(busy)
 
+    async def _take_back(self, running: Mapping[Any, BatchTask]) -> None:
+        """Cancel what waits for a worker, once: no task may begin; those that have end as usual."""
+        if self._has_taken_back:
+            return
+        self._has_taken_back = True
+        has_begun = await asyncio.gather(
+            *(asyncio.to_thread(self._has_begun, task) for task in running.values())
+        )
+        queued = [ref for ref, begun in zip(running, has_begun, strict=True) if not begun]
+        await asyncio.to_thread(_cancel, queued, wait=0)
 
-async def _end_of(reference: Any) -> TaskEnd:
-    """What became of a Ray task; one whose workers were lost too often is begun again.
+    def _has_begun(self, task: BatchTask) -> bool:
+        """Whether a runner is at a task; one that cannot be looked up is left alone."""
+        try:
+            lease = Leases(self.store, task_folder(task.key), self._runner).latest()
+        except OSError:
+            return True
+        return lease is not None and lease.is_live(self._options.lease_seconds)
 
-    An error of the task itself would come again: it is a failure.
-    """
-    try:
-        data = await asyncio.to_thread(ray.get, reference)
-    except ray.exceptions.RayTaskError as error:
-        return TaskEnd("failed", problem=f"{type(error.cause).__name__}: {error.cause}")
-    except (ray.exceptions.RayError, OSError):
-        return TaskEnd("busy")
-    return msgspec.json.decode(data, type=TaskEnd)
+    async def _end_of(self, reference: Any, task: BatchTask) -> TaskEnd:
+        """What became of a Ray task; one whose worker was lost is begun again, for a while.
+
+        An error of the task itself, or resources that no node has, would come again: a failure.
+        """
+        try:
+            data = await asyncio.to_thread(ray.get, reference)
+        except ray.exceptions.RayTaskError as error:
+            return TaskEnd("failed", problem=f"{type(error.cause).__name__}: {error.cause}")
+        except ray.exceptions.TaskUnschedulableError as error:
+            return TaskEnd("failed", problem=f"Ray cannot place it: {error}")
+        except ray.exceptions.TaskCancelledError:
+            return TaskEnd("busy")
+        except (ray.exceptions.RayError, OSError) as error:
+            self._losses[task.key] += 1
+            if (count := self._losses[task.key]) > self._options.most_lost:
+                return TaskEnd("failed", problem=f"its worker was lost {count} times: {error}")
+            return TaskEnd("busy")
+        return msgspec.json.decode(data, type=TaskEnd)
 
 
-def _cancel(references: list[Any]) -> None:
-    """Interrupt tasks, so that they give their leases back."""
+def _cancel(references: list[Any], *, wait: float = 15) -> None:
+    """Interrupt tasks, so that they give their leases back; wait for that."""
     for reference in references:
         with suppress(ray.exceptions.RayError):
             ray.cancel(reference)
-    if references:
-        ray.wait(references, num_returns=len(references), timeout=15)
+    if references and wait:
+        ray.wait(references, num_returns=len(references), timeout=wait)

@@ -13,13 +13,14 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from toolrest.batch.attempt import Attempt
-from toolrest.batch.failures import POLICIES, Retry
+from toolrest.batch.failures import POLICIES, Retry, failure_of_error
 from toolrest.batch.prices import Prices
 from toolrest.batch.stores.lease import SECONDS, Lease, Leases, Runner
 from toolrest.batch.stores.store import Store
-from toolrest.batch.tasks.setup import TaskSetup
+from toolrest.batch.stores.threads import in_thread
+from toolrest.batch.tasks.setup import TaskSetup, seconds_of, this_run
 from toolrest.batch.tasks.task import BatchTask
-from toolrest.batch.tasks.workspace import WorkspaceError
+from toolrest.batch.tasks.workspace import WorkspaceError, WorkspaceUnavailable
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
@@ -33,6 +34,8 @@ _log = logging.getLogger("toolrest")
 _STORE_RETRIES = (0.5, 2.0, 8.0)
 CANCELLED = "cancelled"
 """The file in a store that makes all runners stop."""
+_LOST_RUNNERS = 8
+"""So many runners in a row may die at a task, which need not be its fault, before that counts."""
 
 
 class RunOptions(Struct):
@@ -51,6 +54,11 @@ class RunOptions(Struct):
         """The retry policy of a class."""
         usual = POLICIES[failure]
         return Retry(self.retries.get(failure, usual.times), usual.delay, usual.longest)
+
+    @property
+    def most_lost(self) -> int:
+        """How many runners in a row may die at a task."""
+        return _LOST_RUNNERS + self.policy("killed").times
 
 
 class TaskEnd(Struct):
@@ -84,6 +92,8 @@ async def run_task(
     try:
         if await asyncio.to_thread(store.has, f"{folder}/result.json"):
             return TaskEnd("had_result")
+        if await asyncio.to_thread(store.has, CANCELLED):
+            return TaskEnd("cancelled")
         lease = await asyncio.to_thread(leases.take)
         if lease is None:
             return TaskEnd("busy")
@@ -114,7 +124,10 @@ class _Work:
         self._folder = task_folder(task.key)
         self._end: TaskEnd | None = None
         self._began = time.time()
+        self._is_storing = False
+        """Whether the result is being stored, or is stored: then one in the store may be ours."""
         setup = TaskSetup(task, store, self._folder, options.overrides, options.scratch)
+        setup.is_held = lambda: lease.is_live(leases.seconds)
         self._setup = setup
 
     async def run(self) -> TaskEnd:
@@ -132,6 +145,7 @@ class _Work:
             if not work.done():
                 work.cancel()
             await asyncio.wait({work, beating})
+            await self._setup.settle(has_ended=True)
             stopped = work.cancelled() or work.exception() is not None
             if stopped and (self._end is None or self._end.outcome == "cancelled"):
                 await self._release()
@@ -143,6 +157,8 @@ class _Work:
             await asyncio.sleep(self._leases.seconds / 4)
             try:
                 is_ours = await asyncio.to_thread(self._leases.beat, self._lease)
+                if self._is_storing:
+                    continue
                 stop = not is_ours or await asyncio.to_thread(self._store.has, CANCELLED)
                 if not is_ours:
                     self._end = TaskEnd("lost", problem="another runner has taken it over")
@@ -150,9 +166,7 @@ class _Work:
                     self._end = TaskEnd("cancelled")
                 last = time.monotonic()
                 if not stop:
-                    await self._setup.sync()
-            except WorkspaceError:
-                stop = False  # the patch of the end will say why
+                    self._setup.start_sync()  # not awaited: it may take longer than the lease
             except OSError as error:
                 # Without a heartbeat others take the lease for a dead one's.
                 stop = time.monotonic() - last > self._leases.seconds * 0.7
@@ -173,7 +187,10 @@ class _Work:
             await asyncio.shield(asyncio.to_thread(self._leases.beat, self._lease))
 
     async def _work(self) -> TaskEnd:
-        failures: dict[str, int] = {}
+        lost = self._lease.lost
+        failures = {"killed": max(0, lost - _LOST_RUNNERS)}
+        if lost > self._options.most_lost:
+            return await self._finish(await self._attempt(gives_up=True))
         while True:
             attempt = await self._attempt()
             failure = attempt.failure
@@ -187,7 +204,7 @@ class _Work:
             await asyncio.sleep(policy.wait(before))
         return await self._finish(attempt)
 
-    async def _attempt(self) -> Attempt:
+    async def _attempt(self, *, gives_up: bool = False) -> Attempt:
         row: JSONObject = {
             "number": len(self._lease.attempts) + 1,
             "runner": self._lease.runner.id,
@@ -198,16 +215,28 @@ class _Work:
         self._lease.attempts.append(row)
         attempt = Attempt(self._setup, earlier, row, self._options.prices)
         try:
-            await attempt.run(self._recorded)
+            if gives_up:
+                await self._give_up(attempt)
+            else:
+                await attempt.run(self._recorded)
+        except WorkspaceUnavailable as error:
+            attempt.fail("workspace", str(error))
         except (WorkspaceError, ConfigError) as error:
             attempt.fail("usage", str(error))
         except OSError as error:
-            attempt.fail("internal", _reason(error))
+            attempt.fail(failure_of_error(error), _reason(error))
         except Exception as error:  # one task must not take the others with it
             _log.exception("an attempt at a task ended by an error in Toolrest itself")
             attempt.fail("internal", f"{type(error).__name__}: {error}")
         row |= {"ended": time.time(), "outcome": attempt.failure or "done"}
         return attempt
+
+    async def _give_up(self, attempt: Attempt) -> None:
+        """Fail a task that seems to kill its runners; the model is not asked again."""
+        lost = self._lease.lost
+        attempt.fail("killed", f"{lost} runners in a row died while they worked on it")
+        if lost == self._options.most_lost + 1:  # else they died at this, too
+            await attempt.take_earlier()
 
     async def _recorded(self) -> None:
         """Store the attempt with its session before the model is asked anything."""
@@ -215,10 +244,14 @@ class _Work:
             await asyncio.to_thread(self._leases.beat, self._lease)
 
     async def _finish(self, attempt: Attempt) -> TaskEnd:
+        ended = time.monotonic()
         await attempt.check()
         await attempt.take_patch()
+        await self._setup.settle(has_ended=True)  # nothing older is stored after the result
+        seconds = seconds_of(self._lease.attempts) + time.monotonic() - ended
         result = attempt.result() | {
-            "seconds": round(time.time() - self._first_start(), 3),
+            "seconds": round(seconds, 3),
+            "started": self._first_start(),
             "finished": time.time(),
             "attempts": self._lease.attempts,
         }
@@ -235,7 +268,7 @@ class _Work:
             else:
                 with suppress(OSError):
                     await asyncio.to_thread(self._leases.clear, self._lease)
-                keep = self._options.keep or attempt.patch_error is not None
+                keep = self._options.keep or not attempt.is_stored_whole
                 await self._setup.remove(keep=keep)
                 return TaskEnd("done", result)
         # All of it is still on this machine: the next run stores it without asking the model.
@@ -250,7 +283,12 @@ class _Work:
         await self._mark(attempt.failure)
         if not await asyncio.to_thread(self._leases.beat, self._lease):
             return False
-        return await asyncio.to_thread(self._store.create, f"{self._folder}/result.json", result)
+        self._is_storing = True
+        try:
+            return await in_thread(self._store.create, f"{self._folder}/result.json", result)
+        except OSError:
+            self._is_storing = False
+            raise
 
     async def _mark(self, failure: str | None) -> None:
         """Leave the marker of this failure alone; an attempt before may have left another."""
@@ -263,9 +301,11 @@ class _Work:
                 await asyncio.to_thread(self._store.delete, marker)
 
     def _first_start(self) -> float:
-        started = (row.get("started") for row in self._lease.attempts)
+        started = (row.get("started") for row in this_run(self._lease.attempts))
         return next((at for at in started if isinstance(at, float)), self._began)
 
 
 def _reason(error: OSError) -> str:
+    if error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     return error.strerror or str(error) or type(error).__name__

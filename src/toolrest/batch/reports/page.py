@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from toolrest.batch.run_task import task_folder
 from toolrest.items import JSONObject
 
@@ -42,17 +44,10 @@ def results_page(rows: Sequence[JSONObject], name: str) -> str:
     failures = Counter(str(row["failure"]) for row in rows if row["failure"] is not None)
     parts = [f"{len(rows)} results, {sum(failures.values())} failed"]
     parts += [f"{escape(kind)}: {count}" for kind, count in failures.most_common()]
-    charts = (
-        ("turns", [float(row.get("turns") or 0) for row in rows]),
-        ("seconds", [float(row.get("seconds") or 0) for row in rows]),
-        ("tokens", [float(_tokens(row)) for row in rows]),
-        ("cost in $", [float(row["cost"]) for row in rows if row.get("cost") is not None]),
-        ("score", [float(s) for row in rows if (s := _score(row)) is not None]),
-    )
     return _PAGE.format(
         name=escape(name),
         summary="; ".join(parts),
-        charts="".join(_chart(title, values) for title, values in charts if values),
+        charts="".join(map(_chart, histograms(rows))),
         rows="\n".join(map(_row, rows)),
     )
 
@@ -85,18 +80,51 @@ def _row(row: JSONObject) -> str:
     return f"<tr><td>{escape(str(row['id']))}<td>{end}{cells}<td>{links}</tr>"
 
 
-def _chart(title: str, values: Sequence[float]) -> str:
-    """A histogram as SVG."""
+class Distribution(Struct, frozen=True):
+    """How often a number has which value: the counts of equal steps from `low` to `high`."""
+
+    title: str
+    low: float
+    high: float
+    median: float
+    counts: tuple[int, ...]
+
+    @property
+    def caption(self) -> str:
+        """Range and median in words."""
+        return f"{self.title}: {self.low:g} to {self.high:g}, median {self.median:g}"
+
+
+def histograms(rows: Sequence[JSONObject]) -> list[Distribution]:
+    """Turns, time, tokens, cost and score of results, as far as they are known."""
+    columns = (
+        ("turns", [float(row.get("turns") or 0) for row in rows]),
+        ("seconds", [float(row.get("seconds") or 0) for row in rows]),
+        ("tokens", [float(_tokens(row)) for row in rows]),
+        ("cost in $", [float(row["cost"]) for row in rows if row.get("cost") is not None]),
+        ("score", [float(s) for row in rows if (s := _score(row)) is not None]),
+    )
+    return [_distribution(title, values) for title, values in columns if values]
+
+
+def _distribution(title: str, values: Sequence[float]) -> Distribution:
     low, high = min(values), max(values)
     step = (high - low) / _BARS or 1.0
     counts = Counter(min(int((value - low) / step), _BARS - 1) for value in values)
-    most = max(counts.values())
+    middle = sorted(values)[len(values) // 2]
+    return Distribution(title, low, high, middle, tuple(counts[at] for at in range(_BARS)))
+
+
+def _chart(shown: Distribution) -> str:
+    """A histogram as SVG."""
+    most = max(shown.counts)
+    step = (shown.high - shown.low) / _BARS or 1.0
     bars = "".join(
         f'<rect x="{at * 12}" y="{80 - 78 * count / most:.1f}" width="11" '
-        f'height="{78 * count / most:.1f}"><title>{low + at * step:g}: {count}</title></rect>'
-        for at, count in sorted(counts.items())
+        f'height="{78 * count / most:.1f}"><title>{shown.low + at * step:g}: {count}</title></rect>'
+        for at, count in enumerate(shown.counts)
+        if count
     )
-    middle = sorted(values)[len(values) // 2]
-    caption = f"{escape(title)}: {low:g} to {high:g}, median {middle:g}"
+    caption = escape(shown.caption)
     chart = f'<svg width="240" height="80" role="img" aria-label="{caption}">{bars}</svg>'
     return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"

@@ -11,6 +11,7 @@ from typing import Any
 from toolrest.batch.engine import finished_keys, stored_tasks
 from toolrest.batch.reports.page import results_page
 from toolrest.batch.run_task import task_folder
+from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.stores.store import Store
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
@@ -20,6 +21,7 @@ _COLUMNS = (
     *("id", "failure", "status", "reason", "score", "turns", "tool_calls", "input_tokens"),
     *("output_tokens", "total_tokens", "cost", "seconds", "attempts", "thread_id", "text", "error"),
 )
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def read_results(store: Store, keys: set[str] | None = None) -> Iterator[JSONObject]:
@@ -37,7 +39,7 @@ def write_results(layout: str, rows: Iterable[JSONObject], store: Store) -> byte
     if layout == "jsonl":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     if layout == "html":
-        return results_page(list(rows), store.url).encode()
+        return results_page(list(rows), without_users(store.url)).encode()
     flat = [flat_row(row) for row in rows]
     return _csv(flat) if layout == "csv" else _parquet(flat)
 
@@ -60,7 +62,7 @@ def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
 
 def _plain(value: Any) -> Any:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:

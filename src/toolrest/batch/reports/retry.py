@@ -7,10 +7,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from toolrest.batch.attempt import OF_THE_END
 from toolrest.batch.engine import failed_keys
 from toolrest.batch.run_task import failed_marker, task_folder
 from toolrest.batch.stores.lease import Lease, Leases, Runner
 from toolrest.batch.stores.store import Store
+from toolrest.batch.tasks.records import AUDIT, EVENTS
+from toolrest.batch.tasks.setup import ARCHIVE, EARLIER_RUN
+
+_WORK = ("patch.diff", ARCHIVE)
+_GROWING = ("journal.jsonl", EVENTS, AUDIT)
 
 
 def retry_tasks(
@@ -19,7 +25,8 @@ def retry_tasks(
     """Take the results of these tasks away; returns how many had one.
 
     A failed session is resumed from its journal, unless `fresh`; one that had succeeded starts
-    anew, or is left alone with `only_failed`. What was stored is kept under other names.
+    anew, or is left alone with `only_failed`. What was stored is kept under other names; journal,
+    events and audit of a session that goes on become longer.
     """
     failed, count = failed_keys(store), 0
     for key in keys:
@@ -33,10 +40,11 @@ def retry_tasks(
         attempts = [dict(row) for row in result["attempts"]]
         if fresh or result["failure"] is None:
             for row in attempts:
-                row.pop("journal", None)
-            for name, kind in (("journal", "jsonl"), ("patch", "diff")):
-                kept = f"{folder}/{name}-{len(attempts)}.{kind}"
-                _move(store, f"{folder}/{name}.{kind}", kept)
+                row[EARLIER_RUN] = True
+            _keep(store, folder, (*OF_THE_END, *_WORK, *_GROWING), len(attempts))
+        else:
+            _keep(store, folder, OF_THE_END, len(attempts))
+            _keep(store, folder, _WORK, len(attempts), copy=True)
         leases = Leases(store, folder, Runner.here())
         store.write(f"{folder}/result-{len(attempts)}.json", data)
         lease = Lease(0, Runner("", "", "", 0, ""), time.time(), attempts, released=True)
@@ -48,8 +56,14 @@ def retry_tasks(
     return count
 
 
-def _move(store: Store, name: str, target: str) -> None:
-    data = store.read(name)
-    if data is not None:
-        store.write(target, data)
-        store.delete(name)
+def _keep(
+    store: Store, folder: str, names: Iterable[str], number: int, *, copy: bool = False
+) -> None:
+    """Keep files as NAME-NUMBER; with `copy` they stay as well."""
+    for name in names:
+        data = store.read(f"{folder}/{name}")
+        if data is not None:
+            stem, _, kind = name.partition(".")
+            store.write(f"{folder}/{stem}-{number}.{kind}", data)
+            if not copy:
+                store.delete(f"{folder}/{name}")

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from toolrest.batch.engine import failed_keys, finished_keys, stored_tasks
 from toolrest.batch.run_task import CANCELLED
 from toolrest.batch.stores.store import Store
-from toolrest.batch.stores.totals import runner_files
+from toolrest.batch.stores.totals import Used, runner_files
 from toolrest.items import JSONObject
 
 _ALIVE_SECONDS = 60.0
@@ -38,6 +38,8 @@ class BatchStatus(Struct):
 
 def batch_status(store: Store) -> BatchStatus:
     """Read the status from a store: lists of names and the runners' files, no result."""
+    used = Used()
+    used.read(store)
     keys = {key for key, _ in stored_tasks(store)}
     finished = finished_keys(store)
     keys |= finished
@@ -59,8 +61,8 @@ def batch_status(store: Store) -> BatchStatus:
         sum(row.running for row in alive),
         len(alive),
         store.has(CANCELLED),
-        sum(row.tokens for row in rows),
-        sum(row.cost for row in rows),
+        used.tokens,
+        used.cost,
         done / seconds * 60 if done and seconds > 0 else None,
         eta(done, left, seconds) if alive else None,
         dict(Counter(failed.values()).most_common()),

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import fsspec
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.spec import AbstractFileSystem
 
 from toolrest.errors import ConfigError
 
@@ -23,6 +26,18 @@ def _as_os_error() -> Iterator[None]:
         raise OSError(errno.EIO, f"{type(error).__name__}: {error}") from error
 
 
+def _has_own_create(fs: Any) -> bool:
+    """Whether a file system creates files in a way of its own.
+
+    The one that fsspec gives to all looks whether the file is there, and then writes it.
+    """
+    while isinstance(fs, DirFileSystem):
+        fs = fs.fs
+    if fs.async_impl:
+        return type(fs)._pipe_file is not AsyncFileSystem._pipe_file
+    return type(fs).pipe_file is not AbstractFileSystem.pipe_file
+
+
 class FsspecStore:
     """A folder of an fsspec file system. Object stores replace files whole by themselves."""
 
@@ -32,6 +47,7 @@ class FsspecStore:
             self._fs, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise ConfigError(f"the store {url}: {error}") from None
+        self.is_exclusive = _has_own_create(self._fs)
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}" if name else str(self._root)

@@ -2,7 +2,8 @@
 
 `lease-N.json` is made exclusively, so each N has one holder; the highest N counts. The holder
 rewrites its own file (the heartbeat). Once that is old, or its process is known to be gone, the
-next runner makes `lease-N+1.json`. A holder that finds a higher number has lost the task.
+next runner makes `lease-N+1.json`. A holder that finds a higher number, a result, or its own file
+gone (which the end of a task removes) or another runner's has lost the task.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import secrets
 import socket
+import threading
 import time
 from typing import Any
 
@@ -73,12 +75,16 @@ class Lease(Struct):
     attempts: list[JSONObject] = field(default_factory=list)
     """The attempts of this lease and of all before it."""
     released: bool = False
+    seconds: float = 0.0
+    """How old its holder lets its heartbeat become."""
+    lost: int = 0
+    """How many holders in a row before it died, or were taken for dead."""
 
     def is_live(self, seconds: float) -> bool:
-        """Whether its holder may still be at work."""
+        """Whether its holder may still be at work; `seconds` are those of who asks."""
         if self.released or self.runner.is_gone():
             return False
-        return time.time() - self.beat < seconds
+        return time.time() - self.beat < max(seconds, self.seconds)
 
 
 class Leases:
@@ -89,6 +95,7 @@ class Leases:
         self._folder = folder
         self._runner = runner
         self.seconds = seconds
+        self._lock = threading.Lock()  # beats of several threads are written in order
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/lease-{number}.json"
@@ -104,8 +111,9 @@ class Leases:
         try:
             found: Any = json.loads(data or b"")
             return Lease(
-                number, Runner(**found["runner"]), found["beat"], found["attempts"],
-                found["released"],
+                number, Runner(**found["runner"]), found["beat"], _rows(found["attempts"]),
+                found["released"], float(found.get("seconds", 0.0)),
+                int(found.get("lost", 0)),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError):
             # Nothing of ours looks like this: whoever made it is treated as dead.
@@ -116,20 +124,35 @@ class Leases:
         latest = self.latest()
         if latest is not None and latest.is_live(self.seconds):
             return None
-        lease = Lease(1, self._runner, time.time())
+        lease = Lease(1, self._runner, time.time(), seconds=self.seconds)
         if latest is not None:
             lease.number = latest.number + 1
-            lease.attempts = [_ended(attempt) for attempt in latest.attempts]
+            lease.attempts = [_ended(attempt, latest.beat) for attempt in latest.attempts]
+            lease.lost = 0 if latest.released else latest.lost + 1
         made = self._store.create(self._name(lease.number), _data(lease))
         return lease if made else None
 
     def beat(self, lease: Lease) -> bool:
-        """Say that its holder lives; False when another runner has taken the task."""
+        """Say that its holder lives; False when the task is another runner's or has its result."""
+        with self._lock:
+            if not self._is_held(lease):
+                return False
+            before, lease.beat = lease.beat, time.time()
+            try:
+                self._store.write(self._name(lease.number), _data(lease))
+            except OSError:
+                lease.beat = before  # others see that one
+                raise
+            return True
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Whether it still counts: a holder may have been stopped for long (SIGSTOP, suspend)."""
         if self._store.has(self._name(lease.number + 1)):
             return False
-        lease.beat = time.time()
-        self._store.write(self._name(lease.number), _data(lease))
-        return True
+        # After a retry the numbers begin again, so the file may be another runner's.
+        if self._read(lease.number).runner.id != lease.runner.id:
+            return False
+        return not self._store.has(f"{self._folder}/result.json")
 
     def put(self, lease: Lease) -> None:
         """Write a lease as the first one, for a task that had a result and is to run again."""
@@ -137,12 +160,28 @@ class Leases:
 
     def clear(self, lease: Lease) -> None:
         """Remove the leases of a task that has its result."""
-        for number in range(lease.number + 1):
-            self._store.delete(self._name(number))
+        with self._lock:
+            for number in range(lease.number + 1):
+                self._store.delete(self._name(number))
 
 
-def _ended(attempt: JSONObject) -> JSONObject:
-    return attempt if "ended" in attempt else attempt | {"ended": None, "outcome": "killed"}
+def _rows(attempts: Any) -> list[JSONObject]:
+    """The rows of attempts in a lease; ValueError where they cannot be ours.
+
+    Before a killed attempt was known to have run until its last heartbeat, its end was null.
+    """
+    for row in attempts:
+        times = (row.get("started"), row.get("ended")) if isinstance(row, dict) else ("",)
+        if not all(time is None or isinstance(time, int | float) for time in times):
+            raise ValueError("not a row of an attempt")
+    return list(attempts)
+
+
+def _ended(attempt: JSONObject, beat: float) -> JSONObject:
+    """The row of an attempt whose runner is gone: it ran until its last heartbeat at least."""
+    if "ended" in attempt:
+        return attempt
+    return attempt | {"ended": max(beat, attempt.get("started") or beat), "outcome": "killed"}
 
 
 def _data(lease: Lease) -> bytes:
@@ -150,6 +189,7 @@ def _data(lease: Lease) -> bytes:
     return json.dumps(
         {
             "runner": runner, "beat": lease.beat, "attempts": lease.attempts,
-            "released": lease.released,
+            "released": lease.released, "seconds": lease.seconds,
+            "lost": lease.lost,
         }
     ).encode()  # fmt: skip

@@ -22,6 +22,8 @@ class Store(Protocol):
     """Files by relative names with `/`. Every method may raise OSError."""
 
     url: str
+    is_exclusive: bool
+    """Whether `create` is known to be no check and then a write, between which another fits."""
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None when there is none."""
@@ -47,6 +49,8 @@ class Store(Protocol):
 
 class FolderStore:
     """A local or shared folder. Everything in it is for this user alone."""
+
+    is_exclusive = True
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -143,8 +147,11 @@ def open_store(url: str) -> Store:
     return FsspecStore(url)
 
 
-def check_store(store: Store, *, several: bool) -> None:
-    """ConfigError when the store cannot be written, or cannot serve several runners."""
+def check_store(store: Store, *, several: bool) -> bool:
+    """Whether the store keeps several runners apart.
+
+    ConfigError when it cannot be written, or does not and there are `several`.
+    """
     probe = f"probes/{secrets.token_hex(8)}"
     try:
         first, second = store.create(probe, b"1"), store.create(probe, b"2")
@@ -152,8 +159,10 @@ def check_store(store: Store, *, several: bool) -> None:
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ConfigError(f"the store {store.url} cannot be written: {reason}") from None
-    if several and (not first or second):
+    is_exclusive = store.is_exclusive and first and not second
+    if several and not is_exclusive:
         raise ConfigError(
             f"the store {store.url} cannot create a file exclusively, so it cannot keep several "
             "runners apart: use another store, or one runner without --shard"
         )
+    return is_exclusive

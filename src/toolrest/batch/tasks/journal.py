@@ -44,8 +44,11 @@ class Used(Struct):
 
 
 def used_in(path: str | None) -> Used:
-    """What the session of a journal has used; nothing without one."""
-    used, rollout = Used(), Rollout(path or "")
+    """What the session of a journal has used; nothing without one.
+
+    A reply that a kill cut off after one of its calls is a turn, too; its tokens are not known.
+    """
+    used, rollout, in_reply = Used(), Rollout(path or ""), False
     if path is None:
         return used
     try:
@@ -53,16 +56,33 @@ def used_in(path: str | None) -> Used:
             if found is None:
                 continue
             kind, payload = found
-            if kind == "event_msg" and payload.get("type") == "token_count":
+            ends_reply = kind == "event_msg" and payload.get("type") == "token_count"
+            if ends_reply or (kind == "turn_context" and in_reply):
                 used.turns += 1
+                in_reply = False
             elif kind == "response_item" and is_call(payload):
                 used.tool_calls += 1
+                in_reply = True
             if kind in ("event_msg", "turn_context"):
                 rollout.feed(kind, payload)
     except ConfigError:
         return used
+    used.turns += in_reply
     used.usage, used.spent = rollout.usage, rollout.spent
     return used
+
+
+def sandbox_mode_in(path: str | None) -> str | None:
+    """The sandbox mode of a journal's last turn; None where it has none."""
+    mode = None
+    try:
+        for found in lines_of(path) if path is not None else ():
+            if found is not None and found[0] == "turn_context":
+                policy = found[1].get("sandbox_policy")
+                mode = policy.get("type") if isinstance(policy, dict) else None
+    except ConfigError:
+        return None
+    return mode if isinstance(mode, str) else None
 
 
 def journal_of(home: str, thread_id: str) -> str | None:
@@ -72,12 +92,19 @@ def journal_of(home: str, thread_id: str) -> str | None:
 
 
 def is_usable(path: str) -> bool:
-    """Whether a journal has its first line: a session can be resumed from it."""
+    """Whether a session can be resumed from a journal: the prompt is in it.
+
+    The lines of what a session opens with end with a `turn_context`; the prompt follows.
+    """
+    kinds: list[str] = []
     try:
-        first = next(lines_of(path), None)
+        for found in lines_of(path):
+            kinds.append(found[0] if found is not None else "")
+            if kinds[-1] == "response_item" and "turn_context" in kinds:
+                return kinds[0] == "session_meta"
     except ConfigError:
         return False
-    return first is not None and first[0] == "session_meta"
+    return False
 
 
 def restore(home: str, name: object, data: bytes, *, is_latest: bool = True) -> str | None:
@@ -116,6 +143,6 @@ def wait_until_closed(path: str) -> bool:
 
 
 def only_journal(home: str) -> str | None:
-    """The first session's journal in a task's home; sub-agents' are later."""
-    found = stored_sessions(home)
-    return found[-1].path if found else None
+    """The first session's journal in a task's home that can be used; sub-agents' are later."""
+    found = (one.path for one in reversed(stored_sessions(home)))
+    return next(filter(is_usable, found), None)

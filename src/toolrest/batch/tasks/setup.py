@@ -8,11 +8,15 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from toolrest.batch.stores.store import Store
+from toolrest.batch.stores.threads import in_thread
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.home import make_task_home, state_folder, store_name
+from toolrest.batch.tasks.nested import pack, unpack
+from toolrest.batch.tasks.records import AUDIT, EVENTS, Records, content
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import Patch, Workspace, WorkspaceError, Workspaces
 from toolrest.config.files import USERS_HOME, toolrest_home
@@ -22,17 +26,22 @@ from toolrest.private_files import make_private, remove_tree
 from toolrest.wire.http.shared_pace import VARIABLE as PACE_VARIABLE
 
 _SYNC_SECONDS = 1.0
+ARCHIVE = "workspace.tar.gz"
+EARLIER_RUN = "earlier_run"
+"""The field of attempts before a retry that starts over."""
 
 
-def content(path: str | None) -> bytes | None:
-    """The content of a file; None when there is none."""
-    if path is None:
-        return None
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
+def this_run(attempts: Iterable[JSONObject]) -> list[JSONObject]:
+    """The attempts since the task began, or began anew."""
+    return [row for row in attempts if not row.get(EARLIER_RUN)]
+
+
+def seconds_of(attempts: Iterable[JSONObject]) -> float:
+    """How long attempts of this run have run, without the time between them."""
+    ended = [row for row in this_run(attempts) if row.get("ended")]
+    return sum(
+        (max(0.0, row["ended"] - (row.get("started") or row["ended"])) for row in ended), 0.0
+    )
 
 
 class TaskSetup:
@@ -51,8 +60,10 @@ class TaskSetup:
         self._users = toolrest_home(None, os.environ)
         self.state = state_folder(self._users, store, task.key)
         self.home = os.path.join(self.state, "home")
-        self.events = os.path.join(self.state, "events.jsonl")
+        self.events = os.path.join(self.state, EVENTS)
+        self.records = Records(self.events, self.home)
         self.workspaces = Workspaces(scratch)
+        self._written = [path for path in (scratch, task.folder) if path]
         self.workspace: Workspace | None = None
         self.journal: str | None = None
         self._pace = os.path.join(self._users, "batch", "pace")
@@ -62,21 +73,42 @@ class TaskSetup:
         self._synced = -1
         self._next_sync = 0.0
         self._syncing: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self.is_held: Callable[[], bool] = lambda: True
+        """Whether this runner's heartbeat is recent: without one the task may be another's."""
         self._name = f"{store_name(store)}-{task.key}"
 
     async def prepare(self, earlier: list[JSONObject]) -> None:
         """Make home and workspace; bring back an earlier attempt's journal and changes."""
         make_private(self._pace)
-        await asyncio.to_thread(make_task_home, self._users, self.state)
+        await asyncio.to_thread(self._clear_earlier_run, earlier)
+        earlier = this_run(earlier)
+        await asyncio.to_thread(make_task_home, self._users, self.state, self._written)
         base = next((row["base"] for row in earlier if row.get("base")), None)
         place = await asyncio.to_thread(content, self._place)
         is_latest = place is not None and self._was_last(earlier, place.decode())
         workspace = await self.workspaces.make(self.task, self._name, base, keep=is_latest)
-        if workspace.is_new and earlier:
-            await self.workspaces.apply(workspace, await self._read("patch.diff") or b"")
+        if earlier:
+            await self._bring_back(workspace, is_latest=is_latest)
         self.journal = await self._journal(earlier, is_latest=is_latest)
         self.place = place.decode() if place is not None else await asyncio.to_thread(self._begin)
         self.workspace = workspace
+
+    def _clear_earlier_run(self, earlier: list[JSONObject]) -> None:
+        """Remove what is left of a run before a retry that starts over.
+
+        What undo needs of a user's folder is only moved: `KEY~1` is no other task's.
+        """
+        place = content(self._place)
+        before = {row.get("place") for row in earlier if row.get(EARLIER_RUN)}
+        if place is None or place.decode() not in before:
+            return
+        if self.task.folder is None or not self._has_checkpoints():
+            remove_tree(self.state)
+            return
+        numbers = range(1, len(os.listdir(os.path.dirname(self.state))) + 1)
+        names = (f"{self.state}~{number}" for number in numbers)
+        os.rename(self.state, next(name for name in names if not os.path.lexists(name)))
 
     def _begin(self) -> str:
         """Give what this machine has of the task a name."""
@@ -90,6 +122,18 @@ class TaskSetup:
         """Whether the last attempt that got to work did so here."""
         places = [row["place"] for row in earlier if row.get("place")]
         return not places or places[-1] == place
+
+    async def _bring_back(self, workspace: Workspace, *, is_latest: bool) -> None:
+        """Take what earlier attempts have stored: events, audit, the changes in a workspace."""
+        events = None if is_latest else await self._read(EVENTS)
+        audit = await self._read(AUDIT)
+        await asyncio.to_thread(self.records.go_on_from, events, audit, is_latest=is_latest)
+        if not workspace.is_new:
+            return
+        if workspace.base is not None:
+            await self.workspaces.apply(workspace, await self._read("patch.diff") or b"")
+        elif (data := await self._read(ARCHIVE)) is not None:
+            await asyncio.to_thread(unpack, data, workspace.path)
 
     async def _journal(self, earlier: list[JSONObject], *, is_latest: bool) -> str | None:
         names = [row["journal"] for row in earlier if row.get("journal")]
@@ -112,10 +156,14 @@ class TaskSetup:
 
     async def write(self, name: str, data: bytes) -> None:
         """Write a file of the task in the store."""
-        await asyncio.to_thread(self.store.write, f"{self.folder}/{name}", data)
+        await in_thread(self.store.write, f"{self.folder}/{name}", data)
 
     async def sync(self) -> None:
         """Store the journal and the changes so far, for a runner on another machine."""
+        await self.settle()
+        await self._sync()
+
+    async def _sync(self) -> None:
         if self.journal is None or self.workspace is None:
             return
         data = await asyncio.to_thread(content, self.journal)
@@ -123,28 +171,41 @@ class TaskSetup:
             return
         if self.workspace.base is not None:
             await self.write("patch.diff", (await self.patch()).data)
+        elif (archive := await self._archive_that_fits()) is not None:
+            await self.write(ARCHIVE, archive)
         await self.write("journal.jsonl", data)
+        for name, lines in (await asyncio.to_thread(self.records.found)).items():
+            if lines is not None:
+                await self.write(name, lines)
         self._synced = len(data)
 
     def sync_soon(self) -> None:
         """Store the journal, if that was not just done: another machine loses a second's work."""
         now = time.monotonic()
         if now >= self._next_sync and self.journal is not None:
-            if self._syncing is None and self._next_sync:
-                self._syncing = asyncio.ensure_future(self._sync_now())
+            if self._next_sync:
+                self.start_sync()
             self._next_sync = now + _SYNC_SECONDS
+
+    def start_sync(self) -> None:
+        """Store the journal in the background, unless that is under way; one at a time."""
+        if self._syncing is None and not self._has_ended and self.is_held():
+            self._syncing = asyncio.ensure_future(self._sync_now())
 
     async def _sync_now(self) -> None:
         start = time.monotonic()
-        with suppress(OSError, WorkspaceError):
-            await self.sync()
-        # A slow store gets a tenth of the time.
-        end = time.monotonic()
-        self._next_sync = end + max(_SYNC_SECONDS, 10 * (end - start))
-        self._syncing = None
+        try:
+            with suppress(OSError, WorkspaceError):
+                await self._sync()
+        finally:
+            # A slow store gets a tenth of the time.
+            end = time.monotonic()
+            self._next_sync = end + max(_SYNC_SECONDS, 10 * (end - start))
+            self._syncing = None
 
-    async def settle(self) -> None:
-        """Wait for the storing that is under way."""
+    async def settle(self, *, has_ended: bool = False) -> None:
+        """Wait for the storing that is under way; with `has_ended` none is started after it."""
+        self._has_ended |= has_ended
         if self._syncing is not None:
             await asyncio.wait({self._syncing})
 
@@ -154,6 +215,21 @@ class TaskSetup:
             return Patch()
         index = os.path.join(self.state, f"index-{secrets.token_hex(8)}")
         return await self.workspaces.patch(self.workspace, index)
+
+    async def archive(self) -> bytes | None:
+        """The files of a folder that was made for the task without a repository.
+
+        OSError when they cannot be read, or do not fit.
+        """
+        workspace = self.workspace
+        if workspace is None or not workspace.is_ours or workspace.base is not None:
+            return None
+        return await asyncio.to_thread(pack, workspace.path, ["."])
+
+    async def _archive_that_fits(self) -> bytes | None:
+        with suppress(OSError):  # the end will say why
+            return await self.archive()
+        return None
 
     def environment(self) -> dict[str, str]:
         """Variables of the task's programs: without those that bring code, with its own home."""
@@ -168,12 +244,13 @@ class TaskSetup:
 
     async def remove(self, *, keep: bool) -> None:
         """Remove what this machine has of a task with a result; what undo needs stays, no key."""
-        if keep or self.workspace is None or self._has_checkpoints(self.workspace):
+        workspace = self.workspace
+        if keep or workspace is None or (not workspace.is_ours and self._has_checkpoints()):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.home, "keys.json"))
             return
-        await asyncio.to_thread(self.workspaces.remove, self.workspace)
+        await asyncio.to_thread(self.workspaces.remove, workspace)
         await asyncio.to_thread(remove_tree, self.state)
 
-    def _has_checkpoints(self, workspace: Workspace) -> bool:
-        return not workspace.is_ours and os.path.isdir(os.path.join(self.home, "checkpoints"))
+    def _has_checkpoints(self) -> bool:
+        return os.path.isdir(os.path.join(self.home, "checkpoints"))

@@ -34,6 +34,8 @@ _NUMBERS = ("max_cost", "check_timeout")
 STORED_ONLY = (*_TEXTS, *_NUMBERS)
 """Fields that need a store: what they bring has a place only there."""
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens", "timeout")
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./@^~+-]{0,200}")
 
 
@@ -57,10 +59,15 @@ class BatchTask(Struct):
     @property
     def key(self) -> str:
         """A name for files: the id where it can be one, and part of its hash where it cannot."""
+        if _PLAIN.fullmatch(self.id):
+            return self.id
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", self.id).lstrip(".")[:80]
-        if plain and plain == self.id:
-            return plain
         return f"{plain}-{hashlib.sha256(self.id.encode()).hexdigest()[:12]}"
+
+    @property
+    def prompt_hash(self) -> str:
+        """Part of the prompt's hash: whether a result is for this prompt."""
+        return hashlib.sha256(self.prompt.encode()).hexdigest()[:16]
 
     def arguments(self) -> list[str]:
         """The options of `exec`, the limits among them, for a task that starts."""
@@ -101,6 +108,9 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     if unknown:
         raise ConfigError(f"{where}: there is no option {sorted(unknown)[0]!r}")
     values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise ConfigError(f"{where}: `{name}` has half a character (a lone surrogate)")
     if not str(values.get("id", number)):
         raise ConfigError(f"{where}: the `id` is empty")
     _check_values(values, where)
@@ -138,17 +148,23 @@ def _number(value: str | float) -> float:
         return math.nan
 
 
+def _checked(name: str, value: Any, where: str) -> Any:
+    """The value of a field, a number where it is one."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ConfigError(f"{where}: `{name}` must be a text or a number")
+    if name in _TEXTS and not isinstance(value, str):
+        raise ConfigError(f"{where}: `{name}` must be a text")
+    if name not in (*_NUMBERS, *_LIMITS):
+        return value
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise ConfigError(f"{where}: `{name}` must be a number above 0")
+    return number
+
+
 def _check_values(values: dict[str, Any], where: str) -> None:
-    for name in (*_OPTIONS, *STORED_ONLY):
-        value = values.get(name)
-        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-            raise ConfigError(f"{where}: `{name}` must be a text or a number")
-        if name in _TEXTS and not isinstance(value, str | None):
-            raise ConfigError(f"{where}: `{name}` must be a text")
-        if name in (*_NUMBERS, *_LIMITS) and value is not None:
-            values[name] = _number(value)
-            if not math.isfinite(values[name]):
-                raise ConfigError(f"{where}: `{name}` must be a number")
+    for name in sorted(values.keys() - {"id", "prompt"}):
+        values[name] = _checked(name, values[name], where)
     if "repo" in values and "cd" in values:
         raise ConfigError(f"{where}: give `cd` or `repo`, not both")
     if "commit" in values and "repo" not in values:

@@ -19,10 +19,13 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from toolrest.batch.tasks.nested import nested_repositories
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.errors import ToolrestError
+from toolrest.own_code import Safe, child_environment
 from toolrest.private_files import make_private, remove_tree
 from toolrest.process.helper.kernel import die_with_parent
+from toolrest.sandbox.programs import SYSTEM_FOLDERS, find_program
 
 _QUIET = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"),
@@ -31,11 +34,31 @@ _QUIET = (
 _LOCK_SECONDS = 0.05
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _OWN_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-"""For what reads a worktree that tools have written: no filter of the user runs on it."""
+"""For what writes or reads a worktree: no filter of the user runs on what tools have written, and
+what was checked out without filters is no change without them."""
+_FULL_DISK = ("No space left on device", "Disk quota exceeded")
+_FINAL = re.compile(
+    r"repository '.*' (does not exist|not found)|does not appear to be a git repository"
+    r"|Repository not found|couldn't find remote ref|not our ref|unadvertised object"
+    r"|Authentication failed|could not read (Username|Password)|Permission denied \("
+    r"|returned error: (401|404|410)|protocol '.*' is not supported|Unable to find remote helper"
+    r"|transport '.*' not allowed|dubious ownership|Host key verification failed"
+)
+"""What git says of a repository or commit that is not there, or that it may not read."""
+_fetched: set[str] = set()
+"""Mirrors that have been brought up to date by this process."""
 
 
 class WorkspaceError(ToolrestError):
     """A workspace that cannot be made: the repository or the commit is not there."""
+
+
+class WorkspaceRefused(WorkspaceError):
+    """One whose repository or commit is not there or may not be read, as its server says."""
+
+
+class WorkspaceUnavailable(WorkspaceError):
+    """One that cannot be made at present: no connection, a server's error, a full disk."""
 
 
 class Workspace(Struct):
@@ -47,7 +70,7 @@ class Workspace(Struct):
     is_ours: bool = False
     """Whether it was made for the task, and is removed with it."""
     is_new: bool = False
-    """Whether it is a worktree without an earlier attempt's changes."""
+    """Whether it is without an earlier attempt's changes; a user's folder never is."""
 
 
 class Patch(Struct):
@@ -68,16 +91,20 @@ class Workspaces:
     ) -> Workspace:
         """The workspace of a task, as an earlier attempt on this machine left it, or new.
 
-        `base` is the commit that an earlier attempt started from. Without `keep` a worktree is
-        new: that of this machine is older than what another one has stored.
+        `base` is the commit that an earlier attempt started from. Without `keep` it is new: that
+        of this machine is older than what another one has stored, or of an earlier run.
         """
         if task.folder is not None:
             return Workspace(task.folder)
+        name = _unchanged_by_git(name)
         path = os.path.join(self._scratch, "workspaces", name)
         make_private(os.path.dirname(path))
         if task.repo is None:
+            is_new = not keep or not _are_folders(path)
+            if is_new:
+                remove_tree(path)
             make_private(path)
-            return Workspace(path, is_ours=True)
+            return Workspace(path, is_ours=True, is_new=is_new)
         if base is not None and not (isinstance(base, str) and _COMMIT.fullmatch(base)):
             raise WorkspaceError(f"the store names {base!r} as the base, which is no commit")
         mirror = self._mirror(task.repo)
@@ -88,7 +115,10 @@ class Workspaces:
             if is_new:
                 remove_tree(path)
                 await _git(mirror, "worktree", "prune")
-                await _git(mirror, "worktree", "add", "--detach", "--force", path, commit)
+                add = ("worktree", "add", "--detach", "--force", path, commit)
+                await _git(mirror, *add, env=_OWN_SETTINGS)
+                if not _are_folders(git_dir):
+                    raise WorkspaceError(f"git worktree add: {git_dir} was not made")
         return Workspace(path, commit, git_dir, is_ours=True, is_new=is_new)
 
     def _mirror(self, repo: str) -> str:
@@ -96,22 +126,45 @@ class Workspaces:
         return os.path.join(self._scratch, "mirrors", f"{name}.git")
 
     async def _commit(self, mirror: str, repo: str, wanted: str) -> str:
+        """The full name of a commit, which the mirror then has. Branches are as they are now."""
+        is_full = _COMMIT.fullmatch(wanted) is not None
         if not _are_folders(mirror):
-            making = f"{mirror}.new"
-            remove_tree(making)
-            source = ("--mirror", "--template=", "--", _source(repo))
-            await _git(None, "clone", "-q", *source, making)
-            os.rename(making, mirror)
-        for fetched in (False, True):
-            if fetched:
-                await _git(mirror, "fetch", "-q", "--prune", "origin", check=False)
-                fetch = ("fetch", "-q", "--end-of-options", "origin", wanted)
-                await _git(mirror, *fetch, check=False)
-            verify = ("rev-parse", "-q", "--verify", "--end-of-options", f"{wanted}^{{commit}}")
-            found = await _git(mirror, *verify, check=False)
-            if found:
-                return found.decode().strip()
-        raise WorkspaceError(f"{repo} has no commit {wanted}")
+            await self._clone(mirror, repo)
+        if not is_full:
+            await self._fetch(mirror)
+        found = await self._find(mirror, wanted)
+        if not found:
+            await self._fetch(mirror, again=True)
+            if is_full:  # of commits in no branch, servers have those of pull requests
+                with suppress(WorkspaceRefused):
+                    await _git(mirror, "fetch", "-q", "--end-of-options", "origin", wanted)
+            found = await self._find(mirror, wanted)
+        if not found:
+            raise WorkspaceError(f"{repo} has no commit {wanted}")
+        return found
+
+    async def _clone(self, mirror: str, repo: str) -> None:
+        making = f"{mirror}.new"
+        remove_tree(making)
+        await _git(None, "clone", "-q", "--mirror", "--template=", "--", _source(repo), making)
+        os.rename(making, mirror)
+        _fetched.add(mirror)
+
+    async def _fetch(self, mirror: str, *, again: bool = False) -> None:
+        """Bring a mirror up to date, once a process: HEAD as well, which git leaves as it was."""
+        if mirror in _fetched and not again:
+            return
+        await _git(mirror, "fetch", "-q", "--prune", "origin")
+        with suppress(
+            WorkspaceRefused
+        ):  # a repository's HEAD may be a branch that it does not have
+            await _git(mirror, "fetch", "-q", "origin", "HEAD")
+            await _git(mirror, "update-ref", "--no-deref", "HEAD", "FETCH_HEAD")
+        _fetched.add(mirror)
+
+    async def _find(self, mirror: str, wanted: str) -> str:
+        verify = ("rev-parse", "-q", "--verify", "--end-of-options", f"{wanted}^{{commit}}")
+        return (await _git(mirror, *verify, check=False)).decode().strip()
 
     async def patch(self, workspace: Workspace, index: str) -> Patch:
         """What was changed since the base, new files included, as `git apply` takes it.
@@ -132,7 +185,7 @@ class Workspaces:
             if links:
                 update = ("update-index", "-z", "--force-remove", "--stdin")
                 await git(*update, stdin=b"".join(link + b"\0" for link in links))
-            nested = await asyncio.to_thread(_nested_repositories, os.fsencode(workspace.path))
+            nested = await asyncio.to_thread(nested_repositories, os.fsencode(workspace.path))
             paths = [b".", *(b":(top,exclude,literal)" + path for path in nested)]
             add = ("add", "-A", "--pathspec-from-file=-", "--pathspec-file-nul")
             await git(*add, stdin=b"\0".join(paths))
@@ -144,7 +197,7 @@ class Workspaces:
             for path in (index, f"{index}.lock"):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-        return Patch(data, [path.decode("utf-8", "replace") for path in nested])
+        return Patch(data, list(map(os.fsdecode, nested)))
 
     async def apply(self, workspace: Workspace, patch: bytes) -> None:
         """Apply an earlier attempt's patch to a new worktree."""
@@ -168,16 +221,11 @@ def _are_folders(*paths: str) -> bool:
     return all(map(os.path.isdir, paths))
 
 
-def _nested_repositories(root: bytes) -> list[bytes]:
-    """The folders below a worktree that are repositories of their own, relative to it."""
-    found = []
-    for folder, folders, files in os.walk(root):
-        if folder != root and b".git" in (*folders, *files):
-            found.append(os.path.relpath(folder, root))
-            folders.clear()
-        elif folder == root and b".git" in folders:
-            folders.remove(b".git")
-    return sorted(found)
+def _unchanged_by_git(name: str) -> str:
+    """A name that git takes for a worktree as it is; it changes some with a dot, as `a.lock`."""
+    if "." not in name:
+        return name
+    return f"{name.replace('.', '_')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _source(repo: str) -> str:
@@ -211,13 +259,21 @@ async def _git(
 ) -> bytes:
     """Run git on a folder of ours; WorkspaceError with its message when it fails.
 
-    It dies with us, as all children do.
+    It dies with us, as all children do. `cwd` is a folder that tools write: neither git nor what
+    it loads or starts is taken from there, by a relative entry of PATH for one.
     """
     where = [] if git_dir is None else [f"--git-dir={git_dir}"]
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    written = [] if cwd is None else [cwd]
+    program = find_program("git", written)
+    if program is None:
+        raise WorkspaceError("git is not installed, and a task with a `repo` needs it")
+    known = child_environment(os.environ, written)
+    variables = {name: value for name, value in known.items() if not name.startswith("GIT_")}
+    folders = Safe(written).folders(variables.get("PATH", "").split(os.pathsep))
+    variables["PATH"] = os.pathsep.join((*folders, *SYSTEM_FOLDERS))
     try:
         process = await asyncio.create_subprocess_exec(
-            "git", *where, *_QUIET, *words,
+            program, *where, *_QUIET, *words,
             cwd=cwd or git_dir,
             preexec_fn=partial(die_with_parent, signal.SIGKILL),
             env={**variables, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})},
@@ -225,8 +281,8 @@ async def _git(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-    except FileNotFoundError:
-        raise WorkspaceError("git is not installed, and a task with a `repo` needs it") from None
+    except OSError as error:
+        raise WorkspaceUnavailable(f"git cannot be started: {error}") from None
     try:
         out, err = await process.communicate(stdin)
     except BaseException:
@@ -234,7 +290,15 @@ async def _git(
         await process.wait()
         raise
     if process.returncode and check:
-        message = err.decode("utf-8", "replace").strip()[-500:]
-        verb = next((word for word in words if not word.startswith("-") and "=" not in word), "")
-        raise WorkspaceError(f"git {verb}: {message}")
+        raise _failed(words, err.decode("utf-8", "replace").strip()[-500:])
     return out if not process.returncode else b""
+
+
+def _failed(words: tuple[str, ...], message: str) -> WorkspaceError:
+    verb = next((word for word in words if not word.startswith("-") and "=" not in word), "")
+    text = f"git {verb}: {message}"
+    if any(reason in message for reason in _FULL_DISK):
+        return WorkspaceUnavailable(text)
+    if verb not in ("clone", "fetch"):
+        return WorkspaceError(text)
+    return WorkspaceRefused(text) if _FINAL.search(message) else WorkspaceUnavailable(text)
