@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import AsyncIterator, Callable
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,22 +26,35 @@ from toolrest.web_ui.server import WebPage
 HOST = "127.0.0.1:8137"
 ORIGIN = f"http://{HOST}"
 CODE = "123456"
+TOOLREST = Path(sys.executable).with_name("toolrest")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 class Recorded:
     """A session's file in a home, written line by line as Toolrest writes it."""
 
-    def __init__(self, home: Path, number: int = 0) -> None:
+    def __init__(self, home: Path, number: int = 0, cwd: str = "/work") -> None:
         self.id = f"0000{number:04d}-aaaa-4bbb-8ccc-dddddddddddd"
         folder = home / "sessions/2026/11/16"
         folder.mkdir(parents=True, exist_ok=True)
         second = f"{number // 3600:02d}-{number // 60 % 60:02d}-{number % 60:02d}"
         self.path = folder / f"rollout-2026-11-16T{second}-{self.id}.jsonl"
         self.lines = 0
-        self.write("session_meta", {"id": self.id, "cwd": "/work", "timestamp": "2026-11-16"})
+        self.used: dict[str, int] = {}
+        self.write("session_meta", {"id": self.id, "cwd": cwd, "timestamp": "2026-11-16"})
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def write(self, kind: str, payload: Any) -> None:
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        now = self.now().isoformat().replace("+00:00", "Z")
         line = {"timestamp": now, "ordinal": self.lines, "type": kind, "payload": payload}
         self.lines += 1
         with self.path.open("a") as file:
@@ -48,12 +65,25 @@ class Recorded:
         content = [{"type": kind, "text": text}]
         self.write("response_item", {"type": "message", "role": role, "content": content})
 
-    def call(self, command: str, output: str, call_id: str = "c1") -> None:
-        arguments = json.dumps({"cmd": command})
-        call = {"type": "function_call", "name": "exec_command", "arguments": arguments}
-        self.write("response_item", {**call, "call_id": call_id})
+    def call(self, command: str, output: Any, call_id: str = "c1") -> None:
+        self.use("exec_command", {"cmd": command}, output, call_id)
+
+    def use(self, tool: str, arguments: Any, output: Any, call_id: str) -> None:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call = {"type": "function_call", "name": tool, "arguments": text, "call_id": call_id}
+        self.write("response_item", call)
         done = {"type": "function_call_output", "call_id": call_id, "output": output}
         self.write("response_item", done)
+
+    def tokens(self, context: int, cached: int = 0) -> None:
+        """Count the tokens of a request, and of all so far."""
+        last = {"input_tokens": context, "cached_input_tokens": cached, "output_tokens": 300}
+        for name, count in last.items():
+            self.used[name] = self.used.get(name, 0) + count
+        info = {"last_token_usage": {**last, "total_tokens": context}}
+        info |= {"total_token_usage": dict(self.used)}
+        counted = {"type": "token_count", "info": {**info, "model_context_window": 200_000}}
+        self.write("event_msg", counted)
 
 
 @pytest.fixture
@@ -135,3 +165,72 @@ def waiting(home: Path, *, risk: Risk = Risk.EXECUTE, text: str = "rm -r build")
     )
     around = ApprovalScope("s1", "/work", "on-request", "workspace-write")
     return PendingStore(str(home)).add(request, around, 3600)
+
+
+class Served:
+    """`toolrest web` as a process, and its one-time link."""
+
+    def __init__(self, home: Path, *flags: str) -> None:
+        self._argv = [str(TOOLREST), "web", *flags]
+        self._env = {**os.environ, "TOOLREST_HOME": str(home)}
+        self.start("--port", "0")
+
+    def start(self, *flags: str) -> None:
+        self.process = subprocess.Popen(
+            [*self._argv, *flags],
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.printed = [self.process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://\S+", self.printed[0])
+        assert found, self.printed
+        self.link = found[0]
+        port = re.search(r":(\d+)/", self.link)
+        assert port
+        self.port = port[1]
+        self.code = self.printed[2].split()[-1]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def served(home: Path, session: Recorded) -> Iterator[Served]:
+    made = Served(home)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    program = shutil.which("chromium") or pytest.skip("no chromium here: apt install chromium")
+    with sync_api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def tab(browser: Any, served: Served) -> Iterator[Any]:
+    """A tab that opened the link; an error of the page's script fails the test."""
+    context = browser.new_context(viewport={"width": 1100, "height": 800})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(served.link)
+    page.wait_for_selector("#sessions a")
+    yield page
+    context.close()
+    assert errors == []
+
+
+def open_first(tab: Any) -> None:
+    tab.keyboard.press("j")
+    tab.wait_for_selector("#timeline li")

@@ -7,13 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, log_in, waiting
+from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, Served, log_in, waiting
 
+from toolrest.config import load
+from toolrest.errors import ConfigError
 from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.serve import listening
 from toolrest.web_ui.access import Logins
 from toolrest.web_ui.page import document
 from toolrest.web_ui.server import WebPage
+from toolrest.web_ui.start import Wanted, serve_page
 
 
 async def test_without_the_link_there_is_nothing_to_see(
@@ -84,24 +89,26 @@ async def test_an_idle_browser_is_logged_out(
         assert (await one.get("/api/sessions")).status_code == 401
 
 
-async def test_a_browser_stays_logged_in_over_a_restart(
-    home: Path, client_for: Callable[[WebPage], Client]
-) -> None:
-    file = str(home / "run/web.logins")
-    page = WebPage(str(home), Logins(60, file=file), (HOST,))
-    async with client_for(page) as one:
-        await log_in(one, page.logins)
-        headers = one.headers
-    again = WebPage(str(home), Logins(60, file=file), (HOST,))
-    async with client_for(again) as other:
-        assert (await other.get("/api/sessions", headers=headers)).status_code == 200
-    text = Path(file).read_text()
-    assert headers["x-toolrest-key"] not in text
-    assert Path(file).stat().st_mode & 0o077 == 0
-    Path(file).write_text("[torn")
-    third = WebPage(str(home), Logins(60, file=file), (HOST,))
-    async with client_for(third) as other:
-        assert (await other.get("/api/sessions", headers=headers)).status_code == 401
+async def test_a_restart_logs_every_browser_out(served: Served, home: Path) -> None:
+    """A program that had the port meanwhile got the cookie and the key of tabs that stayed open."""
+
+    def client() -> httpx.AsyncClient:
+        origin = f"http://127.0.0.1:{served.port}"
+        return httpx.AsyncClient(base_url=origin, headers={"Origin": origin})
+
+    token = served.link.partition("#token=")[2]
+    async with client() as one:
+        answer = await one.post("/api/login", json={"token": token})
+        headers = {"x-toolrest-key": answer.json()["key"]}
+        assert (await one.get("/api/sessions", headers=headers)).status_code == 200
+        cookies = one.cookies
+    served.stop()
+    served.start("--port", served.port)
+    async with client() as again:
+        again.cookies = cookies
+        assert (await again.get("/api/sessions", headers=headers)).status_code == 401
+    kept = [path for path in home.rglob("*") if path.is_file() and path.suffix != ".jsonl"]
+    assert kept == []
 
 
 async def test_logging_out_ends_it(client: Client) -> None:
@@ -121,6 +128,7 @@ async def test_logging_out_ends_it(client: Client) -> None:
         ({"Origin": "http://127.0.0.1:8138"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Service-Worker": "script"}, 403),
     ],
 )
 async def test_requests_of_other_pages_are_refused(
@@ -131,6 +139,22 @@ async def test_requests_of_other_pages_are_refused(
     answer = await client.post("/api/logout", headers={"Origin": ORIGIN, **headers})
     assert answer.status_code == status
     assert (await client.get("/api/sessions")).status_code == 200
+
+
+def test_every_start_takes_another_port_by_default(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service worker that another program left for a port would be in front of the page."""
+    asked: list[int] = []
+
+    def listen(_: str, port: int) -> None:
+        asked.append(port)
+        raise ConfigError("not in this test")
+
+    monkeypatch.setattr(listening, "listen", listen)
+    with pytest.raises(ConfigError, match="not in this test"):
+        serve_page(load(env={"TOOLREST_HOME": str(home)}), Wanted())
+    assert asked == [0]
 
 
 async def test_a_form_of_another_page_answers_no_approval(client: Client, home: Path) -> None:

@@ -6,18 +6,21 @@ import asyncio
 import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.web_ui.conftest import CODE, ORIGIN, Client, Recorded, log_in, waiting
 
+from toolrest.config.schema.providers import ModelPrice
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.policy.effects import Risk
 from toolrest.web_ui.access import Logins
-from toolrest.web_ui.feed import follow, read_events
+from toolrest.web_ui.feed import read_events
+from toolrest.web_ui.listing import SessionList
 from toolrest.web_ui.server import WebPage, _news
+from toolrest.web_ui.streams import SessionStreams, priced
 
 PAGE = {"Origin": ORIGIN}
 
@@ -45,6 +48,15 @@ async def test_any_limit_gives_a_list(client: Client, session: Recorded, limit: 
     assert answer.status_code == 200
 
 
+async def test_a_list_is_never_longer_than_its_limit(
+    client: Client, session: Recorded, home: Path
+) -> None:
+    Recorded(home, 1)
+    for limit in ("0", "1"):
+        answer = await client.get("/api/sessions", params={"limit": limit})
+        assert len(answer.json()["sessions"]) == 1
+
+
 async def test_a_session_that_a_process_has_open_is_running(
     client: Client, session: Recorded
 ) -> None:
@@ -66,6 +78,24 @@ def test_events_have_the_offset_after_their_line(session: Recorded) -> None:
     assert events[3] == {**events[3], "id": "c1", "text": "parser.py\n"}
 
 
+def test_tokens_of_sub_agents_have_their_own_price(session: Recorded, home: Path) -> None:
+    usage = {"total_token_usage": {"input_tokens": 220}, "last_token_usage": {"input_tokens": 100}}
+    line = {"type": "agent_token_count", "model": "small", "info": usage}
+    session.write("event_msg", line)
+
+    def prices(model: str, _: str | None) -> ModelPrice | None:
+        return ModelPrice(input=2.0, output=4.0) if model == "small" else None
+
+    events = priced(str(session.path), read_events(str(session.path), 0)[0], prices)
+    assert events[-1]["kind"] == "tokens"
+    assert (events[-1]["input"], events[-1]["used"]["input"]) == (220, 100)
+    assert events[-1]["context"] is None, "the session's own context is as before"
+    assert events[-1]["price"]["output"] == 4.0
+    assert "price" not in events[0]
+    (row,) = SessionList(str(home)).rows(limit=1)
+    assert row["input"] == 220
+
+
 def test_a_line_that_is_cut_or_wrong_is_left_out(session: Recorded) -> None:
     with session.path.open("a") as file:
         file.write('{"timestamp": "x"}\n[1]\nnot json\n{"timestamp": "2026-11-16T00:00:00Z", ')
@@ -76,18 +106,26 @@ def test_a_line_that_is_cut_or_wrong_is_left_out(session: Recorded) -> None:
     assert [event["text"] for event in events] == ["later"]
 
 
-async def test_new_lines_come_as_they_are_written(session: Recorded) -> None:
+async def next_events(stream: AsyncGenerator[bytes, None]) -> list[Any]:
+    """The events of the next message that has some."""
+    while True:
+        data = await asyncio.wait_for(anext(stream), 30)
+        if data.startswith(b"id: "):
+            return [json.loads(line[6:]) for line in data.splitlines() if line[:6] == b"data: "]
+
+
+async def test_new_lines_come_as_they_are_written_to_every_viewer(session: Recorded) -> None:
+    streams = SessionStreams()
     start = session.path.stat().st_size
-    stream = follow(str(session.path), start)
-    assert await anext(stream) == []
-    coming = asyncio.ensure_future(anext(stream))
-    await asyncio.sleep(0)
-    session.say("assistant", "one more")
-    events = await asyncio.wait_for(coming, 30)
-    while not events:
-        events = await asyncio.wait_for(anext(stream), 30)
-    assert [event["text"] for event in events] == ["one more"]
-    await stream.aclose()
+    viewers = [streams.stream(str(session.path), start) for _ in range(3)]
+    for viewer in viewers:
+        assert b"event: state" in await asyncio.wait_for(anext(viewer), 30)
+    for text in ("one more", "and one"):
+        session.say("assistant", text)
+        for viewer in viewers:
+            assert [event["text"] for event in await next_events(viewer)] == [text]
+    for viewer in viewers:
+        await viewer.aclose()
 
 
 async def test_news_say_at_once_that_there_may_be_some(home: Path) -> None:
@@ -107,10 +145,11 @@ async def test_reconnecting_neither_misses_nor_repeats(page: WebPage, session: R
     seen: list[Any] = []
     after = 0
     while len(seen) < len(whole):
-        async for events in follow(str(session.path), after):
-            seen.append(events[0])
-            after = events[0]["at"]
-            break
+        stream = SessionStreams().stream(str(session.path), after)
+        event = (await next_events(stream))[0]
+        seen.append(event)
+        after = event["at"]
+        await stream.aclose()
     assert seen == whole
 
 
@@ -131,9 +170,10 @@ async def test_a_link_in_place_of_a_journal_is_not_followed(
     kept = tmp_path / "kept"
     os.rename(session.path, kept)
     session.path.symlink_to(kept)
-    answer = await client.get(f"/api/sessions/{session.id}/events")
-    assert '"gone": true' in answer.text
-    assert "repair" not in answer.text
+    for what in ("events", "export?format=json", "changes"):
+        answer = await client.get(f"/api/sessions/{session.id}/{what}")
+        assert answer.status_code == 404
+        assert "repair" not in answer.text
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Final
+from json import dumps
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import MsgspecError, Struct, field, json
+from msgspec import Struct, field
 from starlette.responses import JSONResponse
-
-from toolrest.private_files import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 API: Final = "/api/"
 LOGIN: Final = "/api/login"
 KEY_HEADER: Final = b"x-toolrest-key"
+_IDLE_HEADER: Final = b"x-toolrest-idle"
+"""The header of requests that the page makes by itself: they do not postpone the idle log-out."""
 _TRIES, _IN = 5, 60.0
 _MOST_LOGINS = 50
 _LINK_SECONDS = 3600.0
@@ -42,6 +42,14 @@ HEADERS: Final = (
 )
 
 
+class Json(JSONResponse):
+    """JSON in ASCII: the name of a file or a folder may have bytes that are no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        """The answer's bytes."""
+        return dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 class Login(Struct):
     """One browser that opened a link: hashes of its cookie and key, and when it was last seen."""
 
@@ -53,18 +61,18 @@ class Login(Struct):
 class Logins(Struct):
     """The links that were given out and the browsers that opened one.
 
-    With a `file`, browsers stay logged in when the server is started again; it holds only hashes.
+    They end with the server: a program that takes its port then gets the cookies and keys that
+    open tabs send.
     """
 
     idle_seconds: float
     clock: Callable[[], float] = time.time
-    file: str | None = None
     _links: dict[str, float] = field(default_factory=dict)
-    _logins: list[Login] | None = None
+    _logins: list[Login] = field(default_factory=list)
     _failed: list[float] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return f"Logins({self.file!r})"  # without the links
+        return f"Logins({self.idle_seconds!r})"  # without the links
 
     def link(self) -> str:
         """A new one-time token."""
@@ -83,7 +91,7 @@ class Logins(Struct):
         del self._links[found[0]]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Login(_hash(cookie), _hash(key), self.clock())
-        self._keep([*self._current()[-_MOST_LOGINS:], login])
+        self._logins = [*self._current()[-_MOST_LOGINS:], login]
         return cookie, key
 
     def is_slowed(self) -> bool:
@@ -92,53 +100,49 @@ class Logins(Struct):
         self._failed = [at for at in self._failed if now - at < _IN]
         return len(self._failed) >= _TRIES
 
-    def allows(self, cookie: str, key: str) -> bool:
-        """Whether these belong to a login that was used lately, which counts as a use."""
+    def allows(self, cookie: str, key: str, *, is_use: bool = True) -> bool:
+        """Whether these belong to a login that was used lately; with `is_use` this is a use."""
         now, wanted = self.clock(), (_hash(cookie), _hash(key))
         for login in self._current():
             if (login.cookie, login.key) == wanted:
-                is_old = now - login.used > _IN
-                login.used = now
-                if is_old:
-                    self._keep(self._current())
+                login.used = now if is_use else login.used
                 return True
         return False
 
     def forget(self, cookie: str) -> None:
         """End a login."""
-        self._keep([login for login in self._current() if login.cookie != _hash(cookie)])
+        self._logins = [login for login in self._current() if login.cookie != _hash(cookie)]
 
     def _current(self) -> list[Login]:
         """The logins that were used lately."""
-        if self._logins is None:
-            self._logins = _read(self.file)
         now = self.clock()
         self._logins = [one for one in self._logins if 0 <= now - one.used < self.idle_seconds]
         return self._logins
 
-    def _keep(self, logins: list[Login]) -> None:
-        self._logins = logins
-        if self.file is not None:
-            draft = f"{self.file}.{secrets.token_hex(8)}"
-            make_private(os.path.dirname(self.file))
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(json.encode(logins))
-            os.replace(draft, self.file)
-
-
-def _read(path: str | None) -> list[Login]:
-    if path is None:
-        return []
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            return json.decode(file.read(), type=list[Login])
-    except (OSError, MsgspecError):
-        return []  # a new link is always to be had
-
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+class CriticalCode:
+    """The code for approvals of critical calls, which is printed where the server runs."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self._wrong = 0
+
+    def check(self, given: object) -> None:
+        """Raise PermissionError for a wrong code, and for any code after five wrong ones."""
+        if self._wrong >= 5:
+            raise PermissionError("too many wrong codes: answer this one at the terminal")
+        if not self._code or given != self._code:
+            self._wrong += 1
+            raise PermissionError("a critical call needs the code printed where toolrest web runs")
+        self._wrong = 0
+
+
+class _LoggedOut(Exception):
+    """A stream whose login has ended."""
 
 
 class Access:
@@ -164,17 +168,25 @@ class Access:
                 own = {name for name, _ in self._headers}
                 kept = [pair for pair in message["headers"] if pair[0].lower() not in own]
                 message = {**message, "headers": [*kept, *self._headers]}
+            elif message.get("more_body") and not self._logins.allows(*proof, is_use=False):
+                raise _LoggedOut
             await send(message)
 
-        if scope["type"] == "http" and (refused := self._refusal(scope)) is not None:
+        proof = _proof(scope) if scope["type"] == "http" else ("", "")
+        if scope["type"] == "http" and (refused := self._refusal(scope, proof)) is not None:
             status, reason = refused
-            await JSONResponse({"error": reason}, status)(scope, receive, guarded)
+            await Json({"error": reason}, status)(scope, receive, guarded)
             return
-        await self._app(scope, receive, guarded)
+        try:
+            await self._app(scope, receive, guarded)
+        except _LoggedOut:
+            await send({"type": "http.response.body", "body": b""})
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, proof: tuple[str, str]) -> tuple[int, str] | None:
         if _only(scope, b"host") not in self._hosts:
             return 421, "this host name is not served here"
+        if _all(scope, b"service-worker"):
+            return 403, "there is no service worker here: one could read the page and its key"
         origin = _all(scope, b"origin")
         if origin and (len(origin) > 1 or origin[0] not in self._origins):
             return 403, "requests from other pages are refused"
@@ -187,10 +199,14 @@ class Access:
             return 403, "a request that changes something must say its origin"
         if scope["path"] == LOGIN:
             return None
-        key = (_only(scope, KEY_HEADER) or b"").decode("latin-1")
-        if not self._logins.allows(cookie_of(scope), key):
+        if not self._logins.allows(*proof, is_use=not _all(scope, _IDLE_HEADER)):
             return 401, "open the page with a new link: it is printed where toolrest web runs"
         return None
+
+
+def _proof(scope: Scope) -> tuple[str, str]:
+    """The cookie and the key of a request."""
+    return cookie_of(scope), (_only(scope, KEY_HEADER) or b"").decode("latin-1")
 
 
 def cookie_name(scope: Scope) -> str:

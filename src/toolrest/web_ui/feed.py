@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-from collections.abc import AsyncGenerator, Iterator
+import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from toolrest.agent.history.tokens import usage_from
+from msgspec import structs
+
+from toolrest.agent.history.rollout import line_json
+from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.items import JSONObject
-from toolrest.timeline.cells import CallCell, Cell, MessageCell, ReasoningCell, UserCell
+from toolrest.timeline.cells import (
+    CallCell,
+    Cell,
+    MessageCell,
+    QuestionCell,
+    ReasoningCell,
+    UserCell,
+)
+from toolrest.timeline.questions import given_answers
 from toolrest.timeline.stored import output_text, stored_cells
-from toolrest.web_ui.watch import FileWatch
 from toolrest.wire.items.pairing import call_id_of, is_output
+from toolrest.wire.model import Usage
 
 _PIECE = 1 << 20
 _LONGEST_TEXT = 200_000
+_LARGEST_IMAGE = 8 << 20
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 
 
 def read_events(path: str, offset: int) -> tuple[list[JSONObject], int]:
@@ -43,24 +55,10 @@ def read_events(path: str, offset: int) -> tuple[list[JSONObject], int]:
     return events, offset
 
 
-async def follow(path: str, offset: int) -> AsyncGenerator[list[JSONObject], None]:
-    """The events behind an offset, then those to come; an empty list when all is read so far."""
-    async with FileWatch([path]) as watch:
-        while True:
-            events, end = await asyncio.to_thread(read_events, path, offset)
-            if end > offset:
-                offset = end
-                if events:
-                    yield events
-                continue
-            yield []
-            await watch.wait()
-
-
 def line_events(line: bytes) -> Iterator[JSONObject]:
     """What a page is shown of one line of a journal."""
     try:
-        value: Any = json.loads(line)
+        value = line_json(line)
         time = datetime.fromisoformat(value["timestamp"]).timestamp()
         kind, payload = value["type"], value["payload"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -71,6 +69,9 @@ def line_events(line: bytes) -> Iterator[JSONObject]:
         yield from ({**event, "time": time} for event in _item_events(payload))
     elif kind == "event_msg" and payload.get("type") == "token_count":
         yield {**_tokens(payload), "time": time}
+    elif kind == "event_msg" and payload.get("type") == AGENT_TOKENS:
+        model = str(payload.get("model") or "")
+        yield {**_tokens(payload), "context": None, "model": model, "time": time}
     elif kind == "compacted":
         yield {"kind": "notice", "text": "The conversation was summarised.", "time": time}
     elif kind == "turn_context":
@@ -79,10 +80,26 @@ def line_events(line: bytes) -> Iterator[JSONObject]:
 
 def _item_events(item: JSONObject) -> Iterator[JSONObject]:
     if is_output(item):
-        yield {"kind": "output", "id": call_id_of(item), "text": _cut(output_text(item))}
+        text = output_text(item)
+        answers = {"answers": found} if (found := given_answers(text)) else {}
+        event = {"kind": "output", "id": call_id_of(item), "text": _cut(text)}
+        yield {**event, **answers, **_images(item)}
         return
     for cell in stored_cells([item]):
-        yield cell_json(cell)
+        yield {**cell_json(cell), **_images(item)}
+
+
+def _images(item: JSONObject) -> JSONObject:
+    """The pictures of a message or an output, those that browsers show and that have their data."""
+    parts = item.get("output" if is_output(item) else "content")
+    urls = [part.get("image_url") for part in _objects(parts)]
+    found = [url for url in urls if isinstance(url, str) and len(url) <= _LARGEST_IMAGE]
+    shown = [url for url in found if _IMAGE.fullmatch(url)]
+    return {"images": shown} if shown else {}
+
+
+def _objects(parts: Any) -> list[JSONObject]:
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def cell_json(cell: Cell) -> JSONObject:
@@ -101,23 +118,39 @@ def cell_json(cell: Cell) -> JSONObject:
                 "tool": cell.tool,
                 "command": None if cell.command is None else _cut(cell.command),
                 "arguments": _cut(cell.arguments),
+                **_questions(cell),
             }
     return {"kind": "notice", "text": ""}
+
+
+def _questions(cell: CallCell) -> JSONObject:
+    if not isinstance(cell, QuestionCell):
+        return {}
+    return {"questions": [structs.asdict(question) for question in cell.questions]}
 
 
 def _tokens(payload: JSONObject) -> JSONObject:
     info = payload.get("info")
     info = info if isinstance(info, dict) else {}
-    total = usage_from(info.get("total_token_usage"))
-    last = info.get("last_token_usage")
-    last = last if isinstance(last, dict) else {}
+    total, last = usage_from(info.get("total_token_usage")), info.get("last_token_usage")
+    used = usage_from(last)
+    context = last.get("total_tokens") if isinstance(last, dict) else None
     window = info.get("model_context_window")
     return {
         "kind": "tokens",
-        "input": total.input,
-        "output": total.output,
-        "context": last.get("total_tokens") if isinstance(last.get("total_tokens"), int) else None,
+        **_counts(total),
+        "used": _counts(used),
+        "context": context if isinstance(context, int) else None,
         "window": window if isinstance(window, int) else None,
+    }
+
+
+def _counts(usage: Usage) -> JSONObject:
+    return {
+        "input": usage.input,
+        "cached": usage.cached_input,
+        "written": usage.cache_write_input,
+        "output": usage.output,
     }
 
 

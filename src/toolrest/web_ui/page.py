@@ -10,7 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-SCRIPTS = ("cells.js", "app.js")
+SCRIPTS = (
+    *("cells.js", "diff.js", "panels.js", "batch.js"),
+    *("control.js", "views.js", "app.js"),
+)
 
 
 @cache

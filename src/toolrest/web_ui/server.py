@@ -7,35 +7,50 @@ import json
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from toolrest.agent.history.journal import FOLDER as SESSIONS
 from toolrest.agent.history.rollout import read_rollout
+from toolrest.control.sockets import FOLDER as CONTROL
 from toolrest.errors import ConfigError
 from toolrest.gate.approval.pending import PendingApproval, PendingError
 from toolrest.gate.approval.pending_store import FOLDER as APPROVALS
 from toolrest.gate.approval.pending_store import PendingStore
-from toolrest.gate.approval.request import SCOPES as ANSWER_OF
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Risk
 from toolrest.private_files import make_private
-from toolrest.timeline.approval import describe
+from toolrest.timeline.approval import request_json
 from toolrest.timeline.stored import markdown, stored_cells
-from toolrest.web_ui.access import LOGIN, Access, Logins, cookie_name, cookie_of
-from toolrest.web_ui.feed import follow, read_events
-from toolrest.web_ui.listing import SessionList, is_open
+from toolrest.web_ui.access import (
+    LOGIN,
+    Access,
+    CriticalCode,
+    Json,
+    Logins,
+    cookie_name,
+    cookie_of,
+)
+from toolrest.web_ui.batch_view import BatchView
+from toolrest.web_ui.changes import session_changes
+from toolrest.web_ui.control import SessionControl
+from toolrest.web_ui.feed import read_events
+from toolrest.web_ui.listing import Prices, SessionList
 from toolrest.web_ui.page import content_policy, document
+from toolrest.web_ui.streams import SessionStreams, priced
 from toolrest.web_ui.watch import FileWatch
 
 _MOST_ROWS = 200
-_MOST_BODY = 64 * 1024
+_MOST_BODY = 1 << 20
+_MOST_LOGIN = 4096
+"""Bytes of a request before the login, for which anyone on this machine can ask."""
 _NOT_FOUND = {"error": "there is no such session"}
 
 
@@ -48,8 +63,15 @@ class WebPage(Struct):
     scheme: str = "http"
     read_only: bool = False
     pin: str = ""
+    control: bool = True
+    folder: str = ""
+    """Where sessions can be started, beside the folders of earlier ones."""
+    prices: Prices | None = None
+    batch: BatchView | None = None
     _sessions: SessionList | None = None
-    _wrong_pins: int = 0
+    _streams: SessionStreams | None = None
+    _code: CriticalCode | None = None
+    _control: SessionControl | None = None
 
     def __repr__(self) -> str:
         return f"WebPage({self.home!r})"  # without the code
@@ -58,8 +80,29 @@ class WebPage(Struct):
     def sessions(self) -> SessionList:
         """The list of sessions."""
         if self._sessions is None:
-            self._sessions = SessionList(self.home)
+            self._sessions = SessionList(self.home, self.prices)
         return self._sessions
+
+    @property
+    def code(self) -> CriticalCode:
+        """The code for approvals of critical calls."""
+        if self._code is None:
+            self._code = CriticalCode(self.pin)
+        return self._code
+
+    @property
+    def controls(self) -> SessionControl:
+        """Control of running sessions."""
+        if self._control is None:
+            self._control = SessionControl(self, _body)
+        return self._control
+
+    @property
+    def streams(self) -> SessionStreams:
+        """The sessions that are viewed."""
+        if self._streams is None:
+            self._streams = SessionStreams(self.prices)
+        return self._streams
 
     def application(self) -> ASGIApp:
         """The ASGI application, behind its access checks."""
@@ -67,15 +110,26 @@ class WebPage(Struct):
             Route("/", self._page),
             Route(LOGIN, self._login, methods=["POST"]),
             Route("/api/logout", self._logout, methods=["POST"]),
+            Route("/api/seen", self._seen),
             Route("/api/sessions", self._list),
             Route("/api/sessions/{id}/events", self._events),
             Route("/api/sessions/{id}/export", self._export),
+            Route("/api/sessions/{id}/changes", self._changes),
+            Route("/api/batch", self._batch),
             Route("/api/news", self._news),
             Route("/api/approvals", self._approvals),
             Route("/api/approvals/{id}", self._answer, methods=["POST"]),
+            *self.controls.routes(),
         ]
-        app = Starlette(routes=routes)
+        app = Starlette(routes=routes, lifespan=self._lifespan)
         return Access(app, self.logins, self.hosts, self.scheme, content_policy())
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self.controls.hosted.aclose()
 
     # The page and its login
 
@@ -84,12 +138,13 @@ class WebPage(Struct):
 
     async def _login(self, request: Request) -> Response:
         if self.logins.is_slowed():
-            return JSONResponse({"error": "too many wrong links; wait a minute"}, 429)
-        login = self.logins.open(str((await _body(request)).get("token", "")))
+            return Json({"error": "too many wrong links; wait a minute"}, 429)
+        body = await _body(request, _MOST_LOGIN)
+        login = self.logins.open(str(body.get("token", "")))
         if login is None:
-            return JSONResponse({"error": "this link was used already or is not ours"}, 401)
+            return Json({"error": "this link was used already or is not ours"}, 401)
         cookie, key = login
-        response = JSONResponse({"key": key, "readOnly": self.read_only})
+        response = Json({"key": key, "readOnly": self.read_only})
         response.set_cookie(
             cookie_name(request.scope),
             cookie,
@@ -102,20 +157,27 @@ class WebPage(Struct):
 
     async def _logout(self, request: Request) -> Response:
         self.logins.forget(cookie_of(request.scope))
-        return JSONResponse({})
+        return Json({})
+
+    async def _seen(self, _: Request) -> Response:
+        """Someone is at the page, which counts as a use of the login."""
+        return Json({})
 
     # Sessions
 
     async def _list(self, request: Request) -> Response:
         asked = request.query_params
-        limit = asked.get("limit", "50")
+        given = asked.get("limit", "")
+        limit = int(given[:4]) if given.isascii() and given.isdecimal() else 50
         rows = await asyncio.to_thread(
             self.sessions.rows,
-            min(_MOST_ROWS, int(limit[:4] or 1)) if limit.isascii() and limit.isdecimal() else 50,
+            min(max(limit, 1), _MOST_ROWS),
             asked.get("q", ""),
             asked.get("before", ""),
+            asked.get("state", ""),
         )
-        return JSONResponse({"sessions": rows, "readOnly": self.read_only})
+        batch = self.batch is not None
+        return Json({"sessions": rows, "readOnly": self.read_only, "batch": batch})
 
     async def _path(self, request: Request) -> str | None:
         try:
@@ -126,23 +188,44 @@ class WebPage(Struct):
     async def _events(self, request: Request) -> Response:
         path = await self._path(request)
         if path is None:
-            return JSONResponse(_NOT_FOUND, 404)
+            return Json(_NOT_FOUND, 404)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "0")
         start = int(after) if after.isascii() and after.isdecimal() and len(after) < 16 else 0
-        return StreamingResponse(_stream(path, start), media_type="text/event-stream")
+        return StreamingResponse(self.streams.stream(path, start), media_type="text/event-stream")
 
     async def _export(self, request: Request) -> Response:
         path = await self._path(request)
         if path is None:
-            return JSONResponse(_NOT_FOUND, 404)
+            return Json(_NOT_FOUND, 404)
         layout = request.query_params.get("format", "html")
         if layout not in _EXPORTS:
-            return JSONResponse({"error": f"format is one of {', '.join(_EXPORTS)}"}, 400)
+            return Json({"error": f"format is one of {', '.join(_EXPORTS)}"}, 400)
         media, write = _EXPORTS[layout]
-        text = await asyncio.to_thread(write, path)
+        text = await asyncio.to_thread(write, self, path)
         name = f"toolrest-{request.path_params['id']}.{layout}"
         named = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type=media, headers=named)
+
+    async def _changes(self, request: Request) -> Response:
+        path = await self._path(request)
+        if path is None:
+            return Json(_NOT_FOUND, 404)
+        return Json(await asyncio.to_thread(self.changes, path))
+
+    def changes(self, path: str) -> JSONObject:
+        """The diff of a whole session against its start."""
+        meta = read_rollout(path).meta
+        cwd, session = str(meta.get("cwd", "")), str(meta.get("id", ""))
+        return session_changes(self.home, cwd, session)
+
+    async def _batch(self, request: Request) -> Response:
+        if self.batch is None:
+            return Json({"error": "no batch is shown: toolrest web --batch STORE"}, 404)
+        failure = request.query_params.get("failure", "")
+        try:
+            return Json(await asyncio.to_thread(self.batch.shown, failure))
+        except OSError as error:
+            return Json({"error": f"the store cannot be read: {error}"}, 502)
 
     async def _news(self, _: Request) -> Response:
         return StreamingResponse(_news(self.home), media_type="text/event-stream")
@@ -150,7 +233,8 @@ class WebPage(Struct):
     # Approvals
 
     async def _approvals(self, _: Request) -> Response:
-        return JSONResponse({"approvals": await asyncio.to_thread(self._waiting)})
+        stored = await asyncio.to_thread(self._waiting)
+        return Json({"approvals": [*stored, *await self.controls.waiting()]})
 
     def _waiting(self) -> list[JSONObject]:
         store = PendingStore(self.home)
@@ -158,17 +242,17 @@ class WebPage(Struct):
 
     async def _answer(self, request: Request) -> Response:
         if self.read_only:
-            return JSONResponse({"error": "this page is read-only (web_ui.read_only)"}, 403)
+            return Json({"error": "this page is read-only (web_ui.read_only)"}, 403)
         body = await _body(request)
         try:
             given = await asyncio.to_thread(self._give, request.path_params["id"], body)
         except PendingError as error:
-            return JSONResponse({"error": str(error)}, 409)
+            return Json({"error": str(error)}, 409)
         except PermissionError as error:
-            return JSONResponse({"error": str(error)}, 403)
+            return Json({"error": str(error)}, 403)
         except ValueError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse({"answer": given})
+            return Json({"error": str(error)}, 400)
+        return Json({"answer": given})
 
     def _give(self, identity: str, body: JSONObject) -> str:
         """Record an answer to exactly what the page showed."""
@@ -180,30 +264,18 @@ class WebPage(Struct):
             raise PendingError("the page showed another call; load it again")
         if body.get("approve") is not True:
             return store.answer(pending, "denied", str(body.get("note", ""))[:4000]).answer
-        scope = body.get("scope", "once")
-        if scope not in ("once", *(choice.scope for choice in pending.request.choices)):
-            raise ValueError(f"the scope {scope!r} is not offered for this call")
-        self._check_code(pending, body)
-        return store.answer(pending, ANSWER_OF[scope]).answer
-
-    def _check_code(self, pending: PendingApproval, body: JSONObject) -> None:
-        """A critical call takes the code that is printed where the server runs."""
-        if pending.request.risk < Risk.CRITICAL:
-            return
-        if self._wrong_pins >= 5:
-            raise PermissionError("too many wrong codes: answer this one at the terminal")
-        if not self.pin or body.get("code") != self.pin:
-            self._wrong_pins += 1
-            raise PermissionError("a critical call needs the code printed where toolrest web runs")
-        self._wrong_pins = 0
+        answer = pending.request.answer_for(body.get("scope", "once"))
+        if pending.request.risk >= Risk.CRITICAL:
+            self.code.check(body.get("code"))
+        return store.answer(pending, answer).answer
 
 
-async def _body(request: Request) -> JSONObject:
+async def _body(request: Request, most: int = _MOST_BODY) -> JSONObject:
     """The JSON object of a request; an empty one for anything else."""
     data = b""
     async for piece in request.stream():
         data += piece
-        if len(data) > _MOST_BODY:
+        if len(data) > most:
             return {}
     try:
         value: Any = json.loads(data)
@@ -212,31 +284,16 @@ async def _body(request: Request) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
-async def _stream(path: str, start: int) -> AsyncIterator[bytes]:
-    """A journal as server-sent events; a comment now and then finds closed connections."""
-    known: bool | None = None
-    try:
-        async for events in follow(path, start):
-            if events:
-                yield b"".join(map(_message, events))
-            elif (now := is_open(path)) != known:
-                known = now
-                yield f"event: state\ndata: {json.dumps({'open': now})}\n\n".encode()
-            else:
-                yield b": alive\n\n"
-    except OSError:
-        yield b'event: state\ndata: {"open": false, "gone": true}\n\n'
-
-
 async def _news(home: str) -> AsyncGenerator[bytes, None]:
     """Says when approvals or sessions have changed, at most twice a second."""
-    waiting = os.path.join(home, APPROVALS)
-    make_private(waiting)
+    waiting = [os.path.join(home, name) for name in (APPROVALS, CONTROL)]
+    for folder in waiting:
+        make_private(folder)
     news = b"event: news\ndata: {}\n\n"
     while True:
         today = time.strftime("%Y/%m/%d")
         sessions = os.path.join(home, SESSIONS)
-        async with FileWatch([waiting, os.path.join(sessions, today), sessions]) as watch:
+        async with FileWatch([*waiting, os.path.join(sessions, today), sessions]) as watch:
             yield news  # what came before the watch began
             while time.strftime("%Y/%m/%d") == today:
                 if await watch.wait():
@@ -246,27 +303,18 @@ async def _news(home: str) -> AsyncGenerator[bytes, None]:
                     yield b": alive\n\n"
 
 
-def _message(event: JSONObject) -> bytes:
-    return f"id: {event['at']}\ndata: {json.dumps(event)}\n\n".encode()
-
-
 def _shown(pending: PendingApproval) -> JSONObject:
     """An approval request as a person sees it; its exact arguments may hold secrets and stay."""
-    request = pending.request
     return {
         "id": pending.id,
         "pin": pending.pin,
-        "tool": pending.tool,
         "session": pending.session_id,
         "workspace": pending.workspace,
         "sandbox": pending.sandbox_mode,
         "created": pending.created,
         "expires": pending.expires,
-        "risk": request.risk.label,
-        "critical": request.risk >= Risk.CRITICAL,
-        "leaves": request.leaves,
-        "lines": list(describe(request)),
-        "choices": [choice.to_json() for choice in request.choices],
+        "kind": "approval",
+        **request_json(pending.request),
     }
 
 
@@ -281,19 +329,25 @@ def _all_events(path: str) -> list[JSONObject]:
     return events
 
 
-def _as_html(path: str) -> str:
+def _as_html(page: WebPage, path: str) -> str:
     meta = read_rollout(path).meta
     row = {"id": meta.get("id", ""), "cwd": meta.get("cwd", "")}
-    return document({"session": row, "events": _all_events(path)})
+    return document(
+        {
+            "session": row,
+            "events": priced(path, _all_events(path), page.prices),
+            "changes": page.changes(path),
+        }
+    )
 
 
-def _as_markdown(path: str) -> str:
+def _as_markdown(_: WebPage, path: str) -> str:
     rollout = read_rollout(path)
     blocks = (f"# Session {rollout.thread_id}", *markdown(stored_cells(rollout.items)))
     return "\n\n".join(blocks) + "\n"
 
 
-def _as_json(path: str) -> str:
+def _as_json(_: WebPage, path: str) -> str:
     rollout = read_rollout(path)
     return json.dumps({"meta": rollout.meta, "items": rollout.items}, ensure_ascii=False, indent=2)
 

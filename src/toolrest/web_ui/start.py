@@ -7,15 +7,20 @@ import os
 import secrets
 import ssl
 import sys
+from functools import cache
 from typing import TextIO
 
 from msgspec import Struct
 
-from toolrest.config import Config
+from toolrest.config import Config, Settings
+from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
 from toolrest.serve import listening
 from toolrest.web_ui.access import Logins
+from toolrest.web_ui.batch_view import BatchView
+from toolrest.web_ui.listing import Prices
 from toolrest.web_ui.server import WebPage
+from toolrest.wire.prices import prices_at, provider_address
 
 
 class Wanted(Struct, frozen=True):
@@ -26,6 +31,7 @@ class Wanted(Struct, frozen=True):
     cert: str | None = None
     key: str | None = None
     read_only: bool = False
+    batch: str | None = None
 
 
 def serve_page(config: Config, wanted: Wanted) -> None:
@@ -37,14 +43,18 @@ def serve_page(config: Config, wanted: Wanted) -> None:
     port = sock.getsockname()[1]
     scheme = "https" if wanted.cert else "http"
     names = listening.names_of(host)
-    kept = os.path.join(config.home, "run", f"web-{port}.logins")
+    batch = wanted.batch or settings.batch
     page = WebPage(
         config.home,
-        Logins(settings.idle_minutes * 60, file=kept),
+        Logins(settings.idle_minutes * 60),
         tuple(f"{name}:{port}" for name in names),
         scheme,
         wanted.read_only or settings.read_only,
         f"{secrets.randbelow(1_000_000):06d}",
+        settings.control and listening.is_loopback(host),
+        config.workspace or os.getcwd(),
+        _prices(config.value),
+        BatchView(batch) if batch else None,
     )
     _say(f"{scheme}://{names[0]}:{port}/#token={page.logins.link()}", sys.stdout)
     _say("the link logs one browser in, once; start again for another")
@@ -54,6 +64,17 @@ def serve_page(config: Config, wanted: Wanted) -> None:
         asyncio.run(listening.serve(page.application(), sock, wanted.cert, wanted.key))
     except ssl.SSLError as error:
         raise ConfigError(f"--cert {wanted.cert}, --key {wanted.key}: {error}") from None
+
+
+def _prices(settings: Settings) -> Prices:
+    """The price of a model by its name and its provider's, from the settings or a vendor's list."""
+
+    @cache
+    def price(model: str, provider: str | None) -> ModelPrice | None:
+        address = provider_address(settings, provider or "", os.environ)
+        return prices_at(settings, address)(model)
+
+    return price
 
 
 def _say(text: str, stream: TextIO = sys.stderr) -> None:

@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable
 from types import TracebackType
 
-_CHANGES = 0x2 | 0x80 | 0x100 | 0x400 | 0x800  # modify, moved to, create, delete or move itself
+_CHANGES = 0x2 | 0x4 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+"""modify, attributes, moved to, create, delete, delete or move itself."""
 _PATIENCE = 5.0
 """Some file systems (of other machines, for one) say nothing: there one looks now and then."""
 

@@ -3,18 +3,19 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const INERT = 500; // a button that has just appeared takes no click that was meant for another
-const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], shown: 0, calls: new Map(), tokens: [], stream: null, playing: null, at: 0 };
+const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, playing: null, view: "timeline" };
 
 // Requests
 
 function say(text) { $("message").textContent = text; }
 
 async function ask(path, options = {}) {
-  const headers = { "x-toolrest-key": state.key, ...(options.headers ?? {}) };
+  const headers = { "x-toolrest-key": state.key, ...idleHeader(), ...(options.headers ?? {}) };
   const response = await fetch(path, { ...options, headers, credentials: "same-origin", cache: "no-store" });
   if (response.status === 401) {
+    state.key = "";
     sessionStorage.removeItem("key");
-    say("This page is not logged in. Open the link that toolrest web printed, or start it again for a new one.");
+    say("This page is not logged in. Open the link that toolrest web printed at its start in this tab.");
   }
   return response;
 }
@@ -37,20 +38,21 @@ async function logIn() {
 // The list
 
 async function list(more = false) {
-  const query = new URLSearchParams({ limit: "50", q: $("search").value, before: more ? (state.rows.at(-1)?.id ?? "") : "" });
+  const query = new URLSearchParams({ limit: "50", q: $("search").value, state: $("state").value, before: more ? (state.rows.at(-1)?.id ?? "") : "" });
   const response = await ask(`/api/sessions?${query}`);
   if (!response.ok) return;
   const answer = await response.json();
   state.readOnly = answer.readOnly;
+  $("batch-link").hidden = !answer.batch;
   state.rows = more ? [...state.rows, ...answer.sessions] : answer.sessions;
   $("more").hidden = answer.sessions.length < 50;
   $("sessions").replaceChildren(...state.rows.map(row));
-  if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: "No session is recorded." }));
+  if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: $("search").value || $("state").value ? "No session is like that." : "No session is recorded." }));
 }
 
 function row(session) {
   const tokens = session.input + session.output;
-  const facts = [session.cwd, session.model, new Date(session.changed * 1000).toLocaleString(), tokens ? `${tokens.toLocaleString()} tokens` : ""];
+  const facts = [session.cwd, session.model, new Date(session.changed * 1000).toLocaleString(), tokens ? `${tokens.toLocaleString()} tokens` : "", session.cost === null || session.cost === undefined ? "" : dollars(session.cost)];
   return el("li", {}, el("a", { href: `#session=${encodeURIComponent(session.id)}`, "aria-current": session.id === state.chosen ? "true" : null },
     el("span", { class: session.open ? "open" : "", text: visible(session.title || "(no message)") }),
     session.open ? el("span", { class: "quiet", text: "running" }) : "",
@@ -67,14 +69,24 @@ function mark() {
 
 // One session
 
+/** Forget the session that was shown. */
+function clear(id) {
+  Object.assign(state, { chosen: id, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
+  for (const part of ["timeline", "chart", "lanes", "plan", "changes"]) $(part).replaceChildren();
+  $("scrub").max = $("scrub").value = "0";
+  $("lanes-panel").hidden = $("plan-panel").hidden = true;
+  look("timeline");
+}
+
 function choose(id) {
   stop();
   state.stream?.abort();
-  Object.assign(state, { chosen: id, events: [], shown: 0, calls: new Map(), tokens: [], at: 0 });
-  $("timeline").replaceChildren();
-  $("chart").replaceChildren();
+  leaveLive();
+  changeDraft(id);
+  clear(id);
   $("session").hidden = id === null;
   $("empty").hidden = id !== null;
+  $("batch").hidden = true;
   document.body.classList.remove("menu");
   mark();
   if (id === null) return;
@@ -82,6 +94,7 @@ function choose(id) {
   $("exports").replaceChildren(...["html", "md", "json"].map((kind) => el("button", { type: "button", text: `Save ${kind}`, on: { click: () => save(kind) } })));
   state.stream = new AbortController();
   void watch(id, state.stream.signal);
+  void follow(id, state.stream.signal);
 }
 
 function head(open) {
@@ -89,8 +102,9 @@ function head(open) {
   $("title").textContent = visible(found?.title || state.chosen);
   const last = state.tokens.at(-1);
   const tokens = last ? `${last.input.toLocaleString()} tokens in, ${last.output.toLocaleString()} out` : "";
+  const cost = last && last.cost !== null ? dollars(last.cost) : "";
   const running = open === undefined ? "" : open ? "running" : "ended";
-  $("facts").textContent = visible([found?.cwd, found?.model, tokens, running].filter(Boolean).join(" · "));
+  $("facts").textContent = visible([found?.cwd, found?.model, tokens, cost, running].filter(Boolean).join(" · "));
 }
 
 /** Read the session's events, and again from the last one when the connection breaks. */
@@ -99,11 +113,16 @@ async function watch(id, signal) {
   for (let wait = 250; !signal.aborted; wait = Math.min(wait * 2, 8000)) {
     try {
       const response = await ask(`/api/sessions/${encodeURIComponent(id)}/events?after=${after}`, { signal });
+      if (response.status === 404 && live.on) { // it has only just been started
+        await new Promise((done) => setTimeout(done, wait));
+        continue;
+      }
       if (!response.ok) { if (response.status !== 401) say("This session cannot be read."); return; }
       say("");
       for await (const [event, text] of messages(response.body)) {
         wait = 250;
         if (event === "state") { const now = JSON.parse(text); head(now.open); if (now.gone) return; flush(); continue; }
+        if (event === "rest") { flush(); continue; }
         const value = JSON.parse(text);
         after = value.at;
         take(value);
@@ -134,76 +153,73 @@ async function* messages(body) {
 }
 
 function take(event) {
-  if (event.kind === "tokens") {
-    state.tokens.push(event);
+  if (event.kind === "turn") {
+    state.price = event.price ?? null;
     return;
   }
-  if (event.kind === "turn") return;
+  if (event.kind === "tokens") {
+    const before = state.tokens.at(-1)?.cost ?? (state.tokens.length ? null : 0);
+    const price = "model" in event ? (event.price ?? null) : state.price; // a sub-agent's model
+    state.tokens.push({ ...event, cost: before === null || price === null ? null : before + costOf(event.used, price) });
+    return;
+  }
+  const plan = event.kind === "call" ? planOf(event) : null;
+  if (plan) state.plans.push([state.events.length, plan]);
+  recorded(event);
+  takeLane(state.lanes, event);
   state.events.push(event);
   if (state.events.length % 500 === 0) flush();
+  else drawing ||= setTimeout(flush, 50);
 }
+
+let drawing = 0; // events that come together are drawn together
 
 /** Draw what has come since, unless an earlier moment is looked at. */
 function flush() {
+  clearTimeout(drawing);
+  drawing = 0;
   const live = state.playing === null && Number($("scrub").value) === Number($("scrub").max);
   $("scrub").max = String(state.events.length);
-  $("chart").replaceChildren(chart(state.tokens.filter((one) => one.context)));
+  $("lanes-panel").hidden = state.lanes.agents.size === 0;
+  if (state.lanes.agents.size) $("lanes").replaceChildren(...drawLanes(state.lanes, state.events[0].time, state.events.at(-1).time));
   if (live) show(state.events.length);
   else position();
 }
 
-/** Show the first `count` events. */
+/** The chunk that takes the next cell: those out of sight are not laid out, and few are cheaper to check than many. */
+function lastChunk() {
+  const last = $("timeline").lastElementChild;
+  if (last && last.childElementCount < 50) return last;
+  const made = el("ol", { class: "chunk" });
+  $("timeline").append(made);
+  return made;
+}
+
+/** Show the first `count` events; what is drawn already stays. */
 function show(count) {
   const main = $("main");
   const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 80;
-  if (count < state.shown) {
-    $("timeline").replaceChildren();
-    state.calls = new Map();
-    state.shown = 0;
+  for (const [made] of state.drawn.splice(count).flat()) made.remove();
+  while ($("timeline").lastElementChild?.childElementCount === 0) $("timeline").lastElementChild.remove();
+  for (let at = state.drawn.length; at < count; at += 1) {
+    const made = drawCell(state.events[at], state.calls);
+    state.drawn.push(made);
+    for (const [cell, place] of made) (place ?? lastChunk()).append(cell);
   }
-  const fresh = document.createDocumentFragment();
-  for (; state.shown < count; state.shown += 1) {
-    const cell = drawCell(state.events[state.shown], state.calls);
-    if (cell) fresh.append(cell);
-  }
-  $("timeline").append(fresh);
   $("scrub").value = String(count);
   position();
   if (atEnd) main.scrollTop = main.scrollHeight;
 }
 
-function position() { $("position").textContent = `${$("scrub").value} of ${state.events.length}`; }
-
-// Replay
-
-function play() {
-  if (state.playing !== null) { stop(); return; }
-  if (Number($("scrub").value) >= state.events.length) show(0);
-  $("play").textContent = "Pause";
-  state.playing = 0;
-  step();
-}
-
-function step() {
+/** The moment that is shown, with the plan and the chart as of then. */
+function position() {
   const at = Number($("scrub").value);
-  if (at >= state.events.length) { stop(); return; }
-  show(at + 1);
-  const gap = (state.events[at + 1]?.time ?? 0) - state.events[at].time;
-  state.playing = setTimeout(step, Math.min(2000, Math.max(30, (gap * 1000) / Number($("speed").value))));
-}
-
-function stop() {
-  if (state.playing) clearTimeout(state.playing);
-  state.playing = null;
-  $("play").textContent = "Replay";
-}
-
-async function save(kind) {
-  const response = await ask(`/api/sessions/${encodeURIComponent(state.chosen)}/export?format=${kind}`);
-  if (!response.ok) return;
-  const link = el("a", { href: URL.createObjectURL(await response.blob()), download: `toolrest-${state.chosen}.${kind}` });
-  link.click();
-  URL.revokeObjectURL(link.href);
+  $("position").textContent = `${at} of ${state.events.length}`;
+  const plan = state.plans.findLast(([from]) => from < at)?.[1];
+  $("plan-panel").hidden = !plan;
+  $("plan").replaceChildren(...(plan ? [drawPlan(plan)] : []));
+  if (plan) $("plan-count").textContent = `Plan, ${plan.filter((one) => one.status === "completed").length} of ${plan.length} done`;
+  $("chart").replaceChildren(...chart(state.tokens.filter((one) => one.context), at < state.events.length ? state.events[at].time : 0));
 }
 
 // Approvals
@@ -226,16 +242,21 @@ async function approvals() {
   const gone = [...cards].filter(([id]) => !waiting.some((one) => one.id === id));
   const come = waiting.filter((one) => !cards.has(one.id));
   for (const [id, card] of gone) { card.remove(); cards.delete(id); }
-  for (const one of come) { const made = approvalCard(one); cards.set(one.id, made); $("approvals").append(made); }
+  for (const one of come) { const made = one.kind === "question" ? questionCard(one, answered) : approvalCard(one); cards.set(one.id, made); $("approvals").append(made); }
   if (gone.length || come.length) rest();
   $("approvals").hidden = cards.size === 0;
   $("approvals-button").hidden = cards.size === 0;
-  $("approvals-button").textContent = cards.size === 1 ? "1 approval waits" : `${cards.size} approvals wait`;
+  $("approvals-button").textContent = cards.size === 1 ? "1 waits for an answer" : `${cards.size} wait for an answer`;
   document.title = cards.size ? `(${cards.size}) Toolrest` : "Toolrest";
 }
 
+async function answered() {
+  await approvals();
+  rest();
+}
+
 function approvalCard(one) {
-  const note = el("input", { type: "text", placeholder: "why not (sent to the model)", "aria-label": "Reason for denying" });
+  const note = el("input", { type: "text", class: "why", placeholder: "why not (sent to the model)", "aria-label": "Reason for denying" });
   const pin = el("input", { type: "text", inputmode: "numeric", placeholder: "code", "aria-label": "Code for critical calls", autocomplete: "off" });
   const scopes = [{ scope: "once", sentence: "this call only" }, ...one.choices.filter((choice) => choice.scope !== "once")];
   const scope = el("select", { "aria-label": "Approve for" }, ...scopes.map((choice) => el("option", { value: choice.scope, text: `${choice.scope}: ${visible(choice.sentence)}` })));
@@ -243,15 +264,16 @@ function approvalCard(one) {
   const deny = el("button", { type: "button", class: "deny", text: "Deny", disabled: true });
   const answer = async (body) => {
     approve.disabled = deny.disabled = true;
-    const response = await post(`/api/approvals/${encodeURIComponent(one.id)}`, { pin: one.pin, ...body });
+    const [path, which] = answerTo(one);
+    const response = await post(path, { ...which, ...body });
     if (!response.ok) say((await response.json()).error);
-    await approvals();
-    rest();
+    await answered();
   };
+  note.addEventListener("keydown", (event) => { if (event.key === "Enter" && !deny.disabled) deny.click(); });
   approve.addEventListener("click", () => answer({ approve: true, scope: scope.value, code: pin.value }));
   deny.addEventListener("click", () => answer({ approve: false, note: note.value }));
   return el("article", { class: "card", "data-id": one.id }, el("h3", { text: `${visible(one.tool)}: ${one.risk}${one.leaves ? ", OUTSIDE THE SANDBOX" : ""}` }),
-    el("p", { class: "quiet", text: visible(`${one.workspace} · ${one.sandbox}`) }), code(one.lines.join("\n"), "What would run"),
+    whereOf(one), code(one.lines.join("\n"), "What would run"),
     el("div", { class: "row" }, approve, scope, one.critical ? pin : ""), el("div", { class: "row" }, deny, note));
 }
 
@@ -264,15 +286,27 @@ function move(step) {
   if (next) { next.click(); next.scrollIntoView({ block: "nearest" }); }
 }
 
-function first(kind) { $("approvals").querySelector(`button.${kind}:not(:disabled)`)?.focus(); }
+function first(what) { $("approvals").querySelector(what)?.focus(); }
+
+const at = () => Number($("scrub").value);
+const inSession = (act) => () => { if (state.chosen !== null && state.view === "timeline") act(); };
 
 const KEYS = {
   j: () => move(1),
   k: () => move(-1),
   "/": () => $("search").focus(),
-  a: () => first("approve"),
-  d: () => first("deny"),
-  " ": () => { if (state.chosen) play(); },
+  a: () => first("button.approve:not(:disabled)"),
+  d: () => first(".why"),
+  " ": inSession(play),
+  ArrowRight: inSession(() => jump(at() + 1)),
+  ArrowLeft: inSession(() => jump(at() - 1)),
+  Home: inSession(() => jump(0)),
+  End: inSession(() => jump(state.events.length)),
+  ">": () => pace(1),
+  "<": () => pace(-1),
+  v: sides,
+  c: () => (state.view === "changes" ? look("timeline") : void changes()),
+  "?": () => $("help").showModal(),
   Escape: () => stop(),
 };
 
@@ -282,6 +316,8 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key === " " && event.target.closest("button, a, summary")) return;
+  if (/^(Arrow|Home|End)/.test(event.key) && event.target.closest("pre, [role=region]")) return; // these scroll
+  if ($("help").open) return;
   const act = KEYS[event.key];
   if (act) { event.preventDefault(); act(); }
 });
@@ -290,9 +326,16 @@ document.addEventListener("keydown", (event) => {
 
 $("scrub").addEventListener("input", () => { stop(); show(Number($("scrub").value)); });
 $("play").addEventListener("click", play);
+$("sides").addEventListener("click", sides);
+$("timeline-button").addEventListener("click", () => look("timeline"));
+$("changes-button").addEventListener("click", () => changes());
+$("keys").addEventListener("click", () => $("help").showModal());
+$("help-close").addEventListener("click", () => $("help").close());
+$("state").addEventListener("change", () => list());
 $("menu").addEventListener("click", () => { const on = document.body.classList.toggle("menu"); $("menu").setAttribute("aria-expanded", String(on)); });
-$("approvals-button").addEventListener("click", () => { $("main").scrollTop = 0; first("approve"); });
+$("approvals-button").addEventListener("click", () => { $("main").scrollTop = 0; first("button.approve:not(:disabled)"); });
 $("more").addEventListener("click", () => list(true));
+startControl();
 let typing = 0;
 $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => list(), 200); });
 
@@ -305,7 +348,8 @@ async function news() {
       for await (const _ of messages(response.body)) {
         wait = 500;
         await approvals();
-        if (!$("search").value && state.rows.length <= 50) await list();
+        followAgain();
+        if (!$("search").value && !$("state").value && state.rows.length <= 50) await list();
       }
     } catch { /* tried again */ }
     await new Promise((done) => setTimeout(done, wait));
@@ -315,16 +359,22 @@ async function news() {
 
 function route() {
   const asked = new URLSearchParams(location.hash.slice(1));
-  if (asked.has("token")) { location.reload(); return; }
+  if (asked.has("token")) { // a new link, as after a restart: the same session is shown then
+    if (state.chosen !== null) sessionStorage.setItem("place", state.chosen);
+    location.reload();
+    return;
+  }
+  if (asked.has("batch")) { void batch(); return; }
   const id = asked.get("session");
-  if (id !== state.chosen) choose(id);
+  if (id !== state.chosen || id === null) choose(id);
 }
 
 async function start() {
   if (data !== null) { // a session saved as a file
     document.body.querySelector("nav").remove();
     $("menu").remove();
-    Object.assign(state, { chosen: data.session.id, rows: [data.session] });
+    clear(data.session.id);
+    state.rows = [data.session];
     $("session").hidden = false;
     $("empty").hidden = true;
     data.events.forEach(take);
@@ -335,8 +385,12 @@ async function start() {
   window.addEventListener("hashchange", route);
   if (!(await logIn()) || !state.key) { if (!state.key) say("Open the link that toolrest web printed."); return; }
   await list();
+  const place = sessionStorage.getItem("place");
+  sessionStorage.removeItem("place");
+  if (place !== null && !location.hash) history.replaceState(null, "", `#session=${encodeURIComponent(place)}`);
   route();
   await approvals();
+  await folders();
   void news();
 }
 

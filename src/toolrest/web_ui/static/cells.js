@@ -25,7 +25,7 @@ const PATCH = /^\*\*\* Begin Patch$/m;
 
 /** A block of code; the lines of a patch are coloured. */
 function code(text, label) {
-  const block = el("pre", { tabindex: "0", "aria-label": label });
+  const block = el("pre", { tabindex: "0", role: "region", "aria-label": label });
   const shown = visible(text);
   if (!PATCH.test(shown)) {
     block.textContent = shown;
@@ -38,59 +38,75 @@ function code(text, label) {
   return block;
 }
 
-/** What a call does, as text: its command, its patch or its arguments. */
-function callText(event) {
-  if (event.command !== null && event.command !== undefined) return event.command;
-  try {
-    const value = JSON.parse(event.arguments);
-    const patch = value && (value.input ?? value.patch);
-    if (typeof patch === "string" && PATCH.test(patch)) return patch;
-  } catch { /* free text */ }
-  return event.arguments;
+/** What a call does: its plan, its changes of files, its command or its arguments. */
+function callBody(event) {
+  const plan = planOf(event);
+  if (plan) return [drawPlan(plan)];
+  if (event.questions) return event.questions.map(drawQuestion);
+  const files = diffOf(event);
+  if (files?.length) return files.map(drawDiff);
+  return [code(event.command ?? event.arguments, `Call of ${visible(event.tool)}`)];
+}
+
+const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
+
+function pictures(event) {
+  return (event.images ?? []).filter((url) => IMAGE.test(url)).map((url, at) => el("img", { src: url, alt: `Image ${at + 1} of this step`, loading: "lazy" }));
 }
 
 const LABELS = { user: "You", message: "Model", reasoning: "Reasoning", notice: "Note" };
 
-/** The list entry of an event; outputs go into the entry of their call. */
+const asked = new WeakMap(); // the questions of an entry
+
+function drawQuestion(question) {
+  const options = question.options.map((label) => el("li", { text: visible(label) }));
+  return el("div", { class: "question" }, el("p", { class: "label", text: visible(question.header) }),
+    el("p", { class: "words", text: visible(question.text) }), el("ul", {}, ...options));
+}
+
+/** What the person answered, below the questions; a secret is not shown. */
+function drawAnswers(questions, event) {
+  const given = questions.filter((question) => event.answers?.[question.id]);
+  if (!given.length) return el("p", { class: "quiet", text: visible(event.text) });
+  const rows = given.map((question) => {
+    const text = question.is_secret ? "(not shown)" : event.answers[question.id].join("; ");
+    return el("p", { class: "answer" }, el("span", { class: "label", text: visible(`${question.header}: `) }), visible(text));
+  });
+  return el("div", { class: "answers" }, ...rows);
+}
+
+/** What became of sub-agents, each in the entry of the call that started it. */
+function drawAgents(agents, calls) {
+  return agents.filter((agent) => calls.has(agent.call)).map((agent) => {
+    const last = agent.last ? `: ${agent.last}` : "";
+    return [el("p", { class: `agent ${agent.runs ? "runs" : ""}`, text: visible(`Agent ${agent.number} ${agent.state}${last}`) }), calls.get(agent.call)];
+  });
+}
+
+/** What an event draws, each with where it goes: outputs into the entry of their call, all else into the list. */
 function drawCell(event, calls) {
   if (event.kind === "output") {
     const call = calls.get(event.id);
-    if (call && event.text) {
-      call.append(el("details", { open: event.text.length < 2000 },
-        el("summary", { text: `Output, ${event.text.split("\n").length} lines` }), code(event.text, "Output")));
-    }
-    return null;
+    if (event.agents) return drawAgents(event.agents, calls);
+    if (call && asked.has(call)) return [[drawAnswers(asked.get(call), event), call]];
+    if (!call || !(event.text || event.images)) return [];
+    const lines = event.text.split("\n").length;
+    const output = el("details", { open: event.text.length < 2000 && !call.classList.contains("planned") },
+      el("summary", { text: `Output, ${lines} ${lines === 1 ? "line" : "lines"}` }), code(event.text, "Output"), ...pictures(event));
+    return [[output, call]];
   }
   const time = new Date(event.time * 1000);
   const when = el("time", { datetime: time.toISOString(), text: time.toLocaleTimeString() });
   if (event.kind === "call") {
-    const cell = el("li", { class: "call" }, el("p", { class: "label" }, `${visible(event.tool)} · `, when),
-      code(callText(event), `Call of ${visible(event.tool)}`));
+    const title = event.questions ? "The model asks" : visible(event.tool);
+    const cell = el("li", { class: planOf(event) ? "call planned" : "call" }, el("p", { class: "label" }, `${title} · `, when), ...callBody(event));
     calls.set(event.id, cell);
-    return cell;
+    if (event.questions) asked.set(cell, event.questions);
+    return [[cell, null]];
   }
-  if (!(event.kind in LABELS)) return null;
+  if (!(event.kind in LABELS)) return [];
   const label = el("p", { class: "label" }, `${LABELS[event.kind]} · `, when);
   const words = el("p", { class: "words", text: visible(event.text) });
-  if (event.kind !== "reasoning") return el("li", { class: event.kind }, label, words);
-  return el("li", { class: "reasoning" }, label, el("details", {}, el("summary", { text: "Show the reasoning" }), words));
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-
-/** The tokens in the context over time, as a small line. */
-function chart(points) {
-  if (points.length < 2) return "";
-  const most = Math.max(...points.map((point) => point.window ?? point.context));
-  const first = points[0].time, span = Math.max(1, points.at(-1).time - first);
-  const at = points.map((point) => `${(((point.time - first) / span) * 400).toFixed(1)},${(46 - (point.context / most) * 44).toFixed(1)}`);
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 400 48");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Context: ${points.at(-1).context} of ${most} tokens`);
-  const line = document.createElementNS(SVG, "polyline");
-  line.setAttribute("points", at.join(" "));
-  svg.append(line);
-  return svg;
+  if (event.kind !== "reasoning") return [[el("li", { class: event.kind }, label, words, ...pictures(event)), null]];
+  return [[el("li", { class: "reasoning" }, label, el("details", {}, el("summary", { text: "Show the reasoning" }), words)), null]];
 }

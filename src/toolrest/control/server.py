@@ -1,0 +1,343 @@
+"""The server behind a session's control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import select
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolrest.agent.conversation.events import TaskComplete
+from toolrest.control.answers import LONGEST_MESSAGE, answer_of, pin_of, waiting_json
+from toolrest.control.live import LiveText, merged
+from toolrest.control.sockets import is_own_peer, listen, path_of
+from toolrest.errors import ToolrestError
+from toolrest.gate.approval.request import Review
+from toolrest.gate.approval.waiting import WaitingRequests
+from toolrest.gate.threads import Abandoned
+from toolrest.items import JSONObject
+from toolrest.timeline import session_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolrest.agent.conversation.session import AgentSession
+
+VERSION = 2
+INERT = 0.5
+"""Seconds in which nothing that has just appeared can be approved."""
+_LONGEST_LINE = 1 << 20
+_MOST_UNREAD = 8 << 20
+_TOGETHER = 0.1
+"""Seconds between two messages to viewers; what comes in between is sent together."""
+_MOST_CONNECTIONS = 64
+_log = logging.getLogger("toolrest")
+
+
+class ControlError(ToolrestError):
+    """A request to a session that it cannot do; the message has the reason."""
+
+
+class Controls(Protocol):
+    """The front end of a session, for what is asked of it from elsewhere."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn or a command is under way."""
+
+    def send(self, text: str, *, queued: bool) -> None:
+        """Send a message as the person would: to the turn under way, or queued for after it."""
+
+    async def interrupt(self) -> None:
+        """End the turn."""
+
+    async def undo(self, turn: int) -> list[str]:
+        """Take back this turn if it is the last one; what was put back. UndoError otherwise."""
+
+
+class TurnControls:
+    """Controls of a session whose front end begins the turns: `exec`, an editor."""
+
+    def __init__(self, session: AgentSession) -> None:
+        self._session = session
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is under way."""
+        return self._session.running
+
+    def send(self, text: str, *, queued: bool) -> None:
+        """Add a message to the turn under way."""
+        if queued or not self._session.takes_messages:
+            raise ControlError("this session takes messages only to the turn that is under way")
+        self._session.say(text)
+
+    async def interrupt(self) -> None:
+        """End the turn."""
+        await self._session.interrupt()
+
+    async def undo(self, turn: int) -> list[str]:
+        """Take back what the last turn changed."""
+        return await session_text.undo(self._session, turn)
+
+
+class ControlServer:
+    """Answers the connections to one session; it ends with the session."""
+
+    def __init__(self, session: AgentSession, controls: Controls) -> None:
+        self._session = session
+        self._controls = controls
+        self._home = session.rest.config.home
+        services = session.rest.gate.services
+        self._waiting = WaitingRequests(services.bus)
+        self._waiting.changed = self._waiting_changed
+        services.approvals.waiting = self._waiting
+        if services.questions is not None:
+            services.questions.waiting = self._waiting
+        self._live = LiveText()
+        self._viewers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._turn: int | None = None
+        self._finding: asyncio.Task[None] | None = None
+        self._unsent: list[JSONObject] = []
+        self._sent = 0.0
+        self._listening = listen(self._home, session.thread_id)
+        self._inode = os.lstat(path_of(self._home, session.thread_id)).st_ino
+        self._events = session.rest.events()
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        self._following = asyncio.ensure_future(self._follow())
+        if session.history.items:  # a new session has no turn yet
+            self._find_turn()
+
+    def close(self) -> None:
+        """Close the socket and every connection; what still waits is the front end's alone."""
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
+        path = path_of(self._home, self._session.thread_id)
+        with suppress(OSError):
+            if os.lstat(path).st_ino == self._inode:  # else the session is open once more
+                os.unlink(path)
+        for task in list(self._connections):
+            task.cancel()
+        self._following.cancel()
+        if self._finding is not None:
+            self._finding.cancel()
+
+    async def _follow(self) -> None:
+        """Send on what the session writes, until it is closed."""
+        try:
+            async for event in self._events:
+                self._send(self._live.feed(event))
+                if isinstance(event, TaskComplete):
+                    end = {"status": event.status, "error": event.error}
+                    self._send([{"event": "end", **end}])
+                if event.type in ("user_message", "task_complete"):
+                    self._send([{**self._state(), "busy": event.type == "user_message"}])
+                if event.type == "files_changed":
+                    self._find_turn()
+        finally:
+            if self._listening.fileno() >= 0:
+                self.close()
+
+    # Connections
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:
+            return
+        if len(self._connections) >= _MOST_CONNECTIONS or not is_own_peer(connection):
+            connection.close()
+            return
+        task = asyncio.ensure_future(self._serve(connection))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_LINE)
+        nonce = secrets.token_hex(16)
+        try:
+            writer.write(_line({"hello": nonce, "version": VERSION}))
+            while line := await reader.readline():
+                writer.write(_line(await self._reply(line, nonce, writer)))
+                await writer.drain()
+        except (OSError, ValueError):
+            pass  # it is gone, or sent too long a line
+        finally:
+            self._viewers.discard(writer)
+            writer.close()
+
+    async def _reply(self, line: bytes, nonce: str, writer: asyncio.StreamWriter) -> JSONObject:
+        identity: Any = None
+        try:
+            request: Any = json.loads(line)
+            if not isinstance(request, dict):
+                raise ControlError("a request is a JSON object")
+            identity = request.get("id")
+            if request.get("op") == "subscribe":
+                self._subscribe(writer)
+                return {"id": identity, "ok": True}
+            act = _OPS.get(str(request.get("op")))
+            if act is None:
+                raise ControlError(f"op is one of subscribe, {', '.join(_OPS)}")
+            if request["op"] not in _LOOKING:
+                _check_waiting(request, nonce, writer)
+            return {"id": identity, "ok": True, **await act(self, request)}
+        except (ToolrestError, ValueError, RecursionError) as error:
+            return {"id": identity, "error": str(error)}
+        except Exception as error:
+            _log.exception("a request to the control socket failed")
+            return {"id": identity, "error": f"an error in Toolrest itself: {error}"}
+
+    # What can be asked for
+
+    def _state(self) -> JSONObject:
+        return {
+            "event": "state",
+            "version": VERSION,
+            "session": self._session.thread_id,
+            "busy": self._controls.busy,
+            "waiting": len(self._waiting.listed()),
+            "undo": self._turn,
+        }
+
+    async def _get_state(self, _: JSONObject) -> JSONObject:
+        return self._state()
+
+    def _subscribe(self, writer: asyncio.StreamWriter) -> None:
+        self._flush()  # the snapshot has these pieces
+        writer.write(b"".join(map(_line, (self._state(), *self._live.snapshot()))))
+        self._viewers.add(writer)
+
+    async def _list(self, _: JSONObject) -> JSONObject:
+        rest = self._session.rest
+        around = {
+            "session": self._session.thread_id,
+            "workspace": rest.gate.services.files.workspace,
+            "sandbox": rest.settings.sandbox_mode,
+        }
+        return {"waiting": [{**around, **waiting_json(one)} for one in self._waiting.listed()]}
+
+    async def _answer(self, request: JSONObject) -> JSONObject:
+        found = self._waiting.get(str(request.get("request")))
+        if found is None:
+            raise ControlError("this was answered already, or its turn has ended")
+        if request.get("pin") != pin_of(found):
+            raise ControlError("another request was shown; load it again")
+        answer = answer_of(found, request, INERT)
+        if not await self._waiting.give(found, answer):
+            raise ControlError("this was answered already")
+        return {"answer": answer.answer if isinstance(answer, Review) else "answered"}
+
+    async def _message(self, request: JSONObject) -> JSONObject:
+        text = request.get("text")
+        if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_MESSAGE:
+            raise ControlError(f"text is a message of up to {LONGEST_MESSAGE:,} characters")
+        self._controls.send(text, queued=request.get("queued") is True)
+        return {}
+
+    async def _interrupt(self, _: JSONObject) -> JSONObject:
+        await self._controls.interrupt()
+        return {}
+
+    async def _undo(self, request: JSONObject) -> JSONObject:
+        turn = request.get("turn")
+        if type(turn) is not int:
+            raise ControlError("turn is the number that `undo` of the session's state has")
+        if self._controls.busy:
+            raise ControlError("a turn is under way; interrupt it first")
+        try:
+            return {"lines": await self._controls.undo(turn)}
+        finally:
+            self._find_turn()
+
+    def _find_turn(self) -> None:
+        """Find the turn that undo takes back, off the event loop, and send it to viewers."""
+
+        async def find() -> None:
+            with suppress(ToolrestError, OSError, Abandoned):
+                self._turn = await self._session.rest.newest_turn()
+            self._send([{"event": "undo", "turn": self._turn}])
+
+        self._turn = None  # a viewer does not ask for the one before
+        self._send([{"event": "undo", "turn": None}])
+        if self._finding is not None:
+            self._finding.cancel()
+        self._finding = asyncio.ensure_future(find())
+
+    # What viewers are sent
+
+    def _waiting_changed(self) -> None:
+        # The page watches the folder for this.
+        with suppress(OSError):
+            os.utime(path_of(self._home, self._session.thread_id))
+        self._send([self._state()])
+
+    def _send(self, messages: list[JSONObject]) -> None:
+        if not messages or not self._viewers:
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_at(self._sent + _TOGETHER, self._flush)
+        self._unsent += messages
+
+    def _flush(self) -> None:
+        data = b"".join(map(_line, merged(self._unsent)))
+        self._unsent = []
+        self._sent = asyncio.get_running_loop().time()
+        for writer in list(self._viewers) if data else ():
+            if writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+                self._viewers.discard(writer)
+                writer.transport.abort()  # it connects again, and is given what there is
+            else:
+                writer.write(data)
+
+
+_OPS: dict[str, Callable[[ControlServer, JSONObject], Awaitable[JSONObject]]] = {
+    "state": ControlServer._get_state,
+    "waiting": ControlServer._list,
+    "answer": ControlServer._answer,
+    "message": ControlServer._message,
+    "interrupt": ControlServer._interrupt,
+    "undo": ControlServer._undo,
+}
+
+
+_LOOKING = frozenset({"state", "waiting"})
+"""What changes nothing."""
+
+
+def _check_waiting(request: JSONObject, nonce: str, writer: asyncio.StreamWriter) -> None:
+    """Refuse what was asked for before the session answered, or by a client that has given up.
+
+    A suspended session finds such requests in its socket when it goes on; their clients have
+    reported them as failed.
+    """
+    if request.get("nonce") != nonce:
+        raise ControlError("nonce is the `hello` of the line that this connection began with")
+    poll = select.poll()
+    poll.register(writer.get_extra_info("socket"), 0)
+    if poll.poll(0):  # the other end is closed
+        raise ControlError("the client has gone")
+
+
+def open_control(session: AgentSession, controls: Controls | None = None) -> ControlServer | None:
+    """Open a session's control socket, unless the settings or the system say otherwise.
+
+    A session without one runs as well: it is answered where it was started.
+    """
+    if not session.rest.settings.web_ui.control or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    try:
+        return ControlServer(session, controls or TurnControls(session))
+    except OSError as error:
+        _log.warning("no control socket: %s", error)
+        return None
+
+
+def _line(message: JSONObject) -> bytes:
+    return json.dumps(message).encode() + b"\n"

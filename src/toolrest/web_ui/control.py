@@ -1,0 +1,229 @@
+"""Control from the page: what waits in running sessions, messages, interrupt, undo."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from toolrest.control.client import NoAnswer, NoSession, ask_session, watch_session
+from toolrest.control.server import ControlError
+from toolrest.control.sockets import sessions
+from toolrest.items import JSONObject
+from toolrest.web_ui.access import Json
+from toolrest.web_ui.hosted import HostedSessions
+
+if TYPE_CHECKING:
+    from toolrest.web_ui.access import CriticalCode
+    from toolrest.web_ui.listing import SessionList
+
+_ALIVE = 5.0
+_SOON = 2.0
+"""Seconds that the list of what waits, and the live view, give a session to answer."""
+_MOST_ROWS = 500
+
+
+class ControlPage(Protocol):
+    """What control needs of the page."""
+
+    home: str
+    folder: str
+    read_only: bool
+    control: bool
+
+    @property
+    def sessions(self) -> SessionList:
+        """The list of sessions."""
+
+    @property
+    def code(self) -> CriticalCode:
+        """The code for approvals of critical calls."""
+
+
+Body = Callable[[Request], Awaitable[JSONObject]]
+
+
+class SessionControl:
+    """The routes by which the page controls running sessions."""
+
+    def __init__(self, page: ControlPage, body: Body) -> None:
+        self._page = page
+        self._body = body
+        self.hosted = HostedSessions(page.home)
+        self._last: dict[str, list[JSONObject]] = {}
+
+    def routes(self) -> list[Route]:
+        """One route for each thing that can be done."""
+        at = "/api/sessions/{id}"
+        return [
+            Route(f"{at}/live", self._live),
+            Route("/api/folders", self._folders),
+            Route("/api/sessions", self._guarded(self._start), methods=["POST"]),
+            *(
+                Route(f"{at}/{name}", self._guarded(act), methods=["POST"])
+                for name, act in (
+                    ("answer", self._answer),
+                    ("message", self._message),
+                    ("interrupt", self._interrupt),
+                    ("undo", self._undo),
+                    ("end", self._end),
+                )
+            ),
+        ]
+
+    def _guarded(
+        self, act: Callable[[str, JSONObject], Awaitable[JSONObject]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A route that does nothing on a page without control, and answers errors as JSON."""
+
+        async def route(request: Request) -> Response:
+            page = self._page
+            if page.read_only:
+                return Json({"error": "this page is read-only (web_ui.read_only)"}, 403)
+            if not page.control:
+                return Json({"error": _OFF}, 403)
+            try:
+                body = await self._body(request)
+                return Json(await act(str(request.path_params.get("id", "")), body))
+            except NoSession as error:
+                return Json({"error": str(error)}, 404)
+            except ControlError as error:
+                return Json({"error": str(error)}, 409)
+            except PermissionError as error:
+                return Json({"error": str(error)}, 403)
+
+        return route
+
+    async def waiting(self) -> list[JSONObject]:
+        """What waits in the running sessions, oldest first."""
+        if not self._page.control:
+            return []
+        running = sessions(self._page.home)
+        self._last = {one: rows for one, rows in self._last.items() if one in running}
+        found = await asyncio.gather(*map(self._soon, running))
+        rows = [{**row, "live": True} for listed in found for row in listed]
+        return sorted(rows, key=lambda row: row["created"])
+
+    async def _soon(self, session_id: str) -> list[JSONObject]:
+        """What waits in a session; in one that does not answer, as a suspended one, what did."""
+        with suppress(TimeoutError, NoAnswer):
+            async with asyncio.timeout(_SOON):
+                self._last[session_id] = await self._waiting_in(session_id)
+        return self._last.get(session_id, [])
+
+    async def _waiting_in(self, session_id: str) -> list[JSONObject]:
+        try:
+            reply = await ask_session(self._page.home, session_id, "waiting")
+        except NoAnswer:
+            raise
+        except ControlError:
+            return []
+        waiting: list[JSONObject] = reply["waiting"]
+        return waiting
+
+    async def _answer(self, session_id: str, body: JSONObject) -> JSONObject:
+        """Answer a request; what is critical takes the code, as in the page's other list."""
+        rows = await self._waiting_in(session_id)
+        row = next((row for row in rows if row["id"] == body.get("request")), None)
+        if row is None:
+            raise ControlError("this was answered already, or its turn has ended")
+        if body.get("approve") is True and row.get("critical", True) and row["kind"] == "approval":
+            self._page.code.check(body.get("code"))
+        fields = {name: body[name] for name in _ANSWER if name in body}
+        reply = await ask_session(self._page.home, session_id, "answer", **fields)
+        return {"answer": reply["answer"]}
+
+    async def _message(self, session_id: str, body: JSONObject) -> JSONObject:
+        fields = {"text": body.get("text"), "queued": body.get("queued") is True}
+        await ask_session(self._page.home, session_id, "message", **fields)
+        return {}
+
+    async def _interrupt(self, session_id: str, _: JSONObject) -> JSONObject:
+        await ask_session(self._page.home, session_id, "interrupt")
+        return {}
+
+    async def _undo(self, session_id: str, body: JSONObject) -> JSONObject:
+        reply = await ask_session(self._page.home, session_id, "undo", turn=body.get("turn"))
+        return {"lines": reply["lines"]}
+
+    # Sessions of the page's own
+
+    def _used_folders(self) -> list[str]:
+        """The folder of the server, and those of recorded sessions that are still there."""
+        rows = self._page.sessions.rows(_MOST_ROWS)
+        used = dict.fromkeys((self._page.folder, *(str(row["cwd"]) for row in rows)))
+        return [folder for folder in used if folder and os.path.isdir(folder)]
+
+    def _known_folders(self) -> list[str]:
+        """Those where a session can be started: they are still what they were called."""
+        return [folder for folder in self._used_folders() if os.path.realpath(folder) == folder]
+
+    async def _folders(self, _: Request) -> Response:
+        can = self._page.control and not self._page.read_only
+        return Json({"folders": await asyncio.to_thread(self._known_folders) if can else []})
+
+    async def _start(self, _: str, body: JSONObject) -> JSONObject:
+        """Start a session, in a folder that Toolrest was used in before."""
+        folder, text = body.get("folder"), body.get("text")
+        if folder not in await asyncio.to_thread(self._known_folders):
+            raise ControlError(f"begin in the folder {folder!r} at a terminal first")
+        used = await asyncio.to_thread(self._used_folders)
+        return {"session": await self.hosted.start(str(folder), str(text or ""), used)}
+
+    async def _end(self, session_id: str, _: JSONObject) -> JSONObject:
+        await self.hosted.end(session_id)
+        return {}
+
+    async def _live(self, request: Request) -> Response:
+        """What the session writes now, as server-sent events; also for a read-only page."""
+        session_id = request.path_params["id"]
+        stream = watch_session(self._page.home, session_id)
+        try:
+            async with asyncio.timeout(_SOON):
+                first = await anext(stream)
+        except (ControlError, StopAsyncIteration, TimeoutError):
+            return Json({"error": "this session is not running here, or does not answer"}, 404)
+        can = self._page.control and not self._page.read_only
+        live = _events({**first, "control": can, "hosted": session_id in self.hosted}, stream)
+        return StreamingResponse(live, media_type="text/event-stream")
+
+
+_ANSWER = ("request", "pin", "approve", "scope", "note", "answers")
+_OFF = "control is off on this page: it takes an address on loopback and web_ui.control = true"
+
+
+async def _events(
+    first: JSONObject, stream: AsyncGenerator[JSONObject, None]
+) -> AsyncGenerator[bytes, None]:
+    """A session's messages; a comment now and then finds closed connections."""
+    yield _message(first)
+    coming: asyncio.Future[JSONObject] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(stream))
+            done, _ = await asyncio.wait({coming}, timeout=_ALIVE)
+            if not done:
+                yield b": alive\n\n"
+                continue
+            try:
+                message: Any = coming.result()
+            except StopAsyncIteration:
+                return
+            coming = None
+            yield _message(message)
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait({coming})
+        await stream.aclose()
+
+
+def _message(message: JSONObject) -> bytes:
+    return f"event: {message['event']}\ndata: {json.dumps(message)}\n\n".encode()
