@@ -41,7 +41,7 @@ class Failed(SystemExit):
 
 
 def main() -> None:
-    """Make the release; `--dirty` also from a checkout with changes."""
+    """Make the release; with `--dirty` also of an unreleased version, or with changes."""
     check_checkout(allow_changes="--dirty" in sys.argv[1:])
     build()
     check_contents()
@@ -54,10 +54,12 @@ def main() -> None:
     CHANGES.write_text(changes())
     write_formula()
     write_hashes([SOURCE, WHEEL, BOM, CHANGES, FORMULA])
-    say(f"{VERSION} is in {DIST.relative_to(ROOT)}/. These two commands publish it:")
     files = " ".join(str(path.relative_to(ROOT)) for path in (SOURCE, WHEEL))
-    print(f"  git tag -a v{VERSION} -F dist/{CHANGES.name} && git push origin v{VERSION}")
-    print(f"  .venv/bin/uv publish {files}")
+    say(f"{VERSION} is in {DIST.relative_to(ROOT)}/. These two commands publish it:")
+    print(f"  git tag -a v{VERSION} --cleanup=whitespace -F dist/{CHANGES.name}")
+    print(f"  git push origin v{VERSION}    # the workflow release.yml builds and publishes it")
+    say("Without that workflow, instead of the second one:")
+    print(f"  .venv/bin/uv publish {files} && git push origin v{VERSION}")
 
 
 def say(text: str) -> None:
@@ -100,9 +102,11 @@ def indexes() -> dict[str, str]:
 
 def check_checkout(*, allow_changes: bool) -> None:
     """Raise Failed unless the version has its section in the changelog and all is committed."""
-    heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    heading = re.search(r"^## (\S+)(.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     if heading is None or heading[1] != VERSION:
         raise Failed(f"the first section of CHANGELOG.md is not ## {VERSION}, the __version__")
+    if "unreleased" in heading[2] and not allow_changes:
+        raise Failed(f"CHANGELOG.md says that {VERSION} is unreleased; write its date, or --dirty")
     if run("git", "status", "--porcelain").strip() and not allow_changes:
         raise Failed("there are changes that are not committed; commit them, or say --dirty")
 
@@ -140,8 +144,9 @@ def changes() -> str:
     text = (ROOT / "CHANGELOG.md").read_text()
     section = text.split("\n## ")[1].partition("\n")[2].strip()
     tag = subprocess.run(
-        ["git", "describe", "--tags", "--abbrev=0"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
+        ["git", "describe", "--tags", "--abbrev=0", "--exclude", f"v{VERSION}"],
+        cwd=ROOT, capture_output=True, text=True,
+    ).stdout.strip()  # fmt: skip
     log = run("git", "log", "--no-merges", "--format=- %s", f"{tag}..HEAD" if tag else "HEAD")
     since = f"since {tag}" if tag else "of this first release"
     return f"# Toolrest {VERSION}\n\n{section}\n\n## Commits {since}\n\n{log}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -31,6 +32,25 @@ def test_the_version_has_the_first_section_of_the_changelog() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert first[1] == toolrest.__version__
+
+
+def test_notes_of_a_tagged_version_begin_at_the_tag_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = toolrest.__version__
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {version} (unreleased)\n\n- All.\n")
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
+    for words in (
+        ("init", "-q"), ("add", "."), ("commit", "-qm", "first"), ("tag", "v0.0.1"),
+        ("commit", "-qm", "second", "--allow-empty"), ("tag", f"v{version}"),
+    ):  # fmt: skip
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    monkeypatch.syspath_prepend(ROOT / "release")
+    release = importlib.import_module("make_release")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    assert release.changes().endswith("## Commits since v0.0.1\n\n- second\n")
+    with pytest.raises(release.Failed, match="unreleased"):
+        release.check_checkout(allow_changes=False)
 
 
 def test_the_image_and_the_formula_are_of_what_is_built() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.examples.test_examples import ROOT, run
+from tests.docs.blocks import FRAGMENT, blocks
+from tests.examples.test_examples import run
 
 from toolrest.testing import ScriptedServer
 
@@ -17,8 +17,7 @@ PAGES = ("README.md", "docs/library.md", "docs/testing.md", "docs/exec.md", "doc
 
 def programs(page: str) -> list[str]:
     """Every block but fragments, which await without a function around it."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    return [block for block in blocks if not re.search(r"^(async with|\w.* = await) ", block, re.M)]
+    return [block for block in blocks(page) if not FRAGMENT.search(block)]
 
 
 def reply(body: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,15 +22,18 @@ DOCUMENTED = (ROOT / "docs" / "integrations.md").read_text()
 
 
 def environment(extra: str, folder: Path) -> Path:
-    """The Python of a venv with Toolrest and this extra; it is kept for later runs."""
+    """The Python of a venv with what the page installs for this extra; kept for later runs."""
+    [line] = re.findall(rf'`pip install ("toolrest\[{extra}\]".*?)`', DOCUMENTED)
+    _, *others = shlex.split(line)
     venv = folder / extra
     python = venv / "bin" / "python"
     built = venv / "project.json"
-    wanted = json.dumps(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = json.dumps([project, others])
     if not built.exists() or built.read_text() != wanted:
         shutil.rmtree(venv, ignore_errors=True)
         home = {**os.environ, "HOME": machine.OWN_HOME}  # where the user's package index is named
-        install = [str(python), "-m", "pip", "install", "-q", "-e", f"{ROOT}[{extra}]"]
+        install = [str(python), "-m", "pip", "install", "-q", "-e", f"{ROOT}[{extra}]", *others]
         subprocess.run([sys.executable, "-m", "venv", venv], check=True, env=home)
         subprocess.run(install, check=True, env=home)
         built.write_text(wanted)

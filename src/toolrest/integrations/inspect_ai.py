@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import json
 import os
 import shlex
 import tempfile
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from inspect_ai.approval import Approval, Approver, approver
 from inspect_ai.tool import (
@@ -36,7 +36,7 @@ from pydantic import BaseModel
 from toolrest.agent.front.sandbox import Sandbox, SandboxResult
 from toolrest.answer import Answer
 from toolrest.errors import ToolrestError
-from toolrest.integrations.gated_calls import FrameworkCall, GatedCalls, OfferedTool
+from toolrest.integrations.gated_calls import FrameworkCall, GatedCalls, OfferedTool, is_same
 from toolrest.items import Text, ToolOutput
 from toolrest.private_files import remove_tree, write_all
 
@@ -55,11 +55,15 @@ class InspectGate:
     ]
     ```
 
-    Without the approver in the policy, what needs approval is not run.
+    Without the approver in the policy, what needs approval is not run. Tools that are not ours, as
+    `submit`, are left to the next approver.
     """
 
     def __init__(self, rest: Toolrest) -> None:
         self._calls = GatedCalls(rest)
+        self._escalated: ContextVar[FrameworkCall | None] = ContextVar("escalated", default=None)
+        """The call that the approver escalated in this task: inspect_ai runs the tool in the same
+        one, once it is approved, and ends the task when it is rejected."""
 
     def tools(self) -> list[Tool]:
         """The tools on offer."""
@@ -73,16 +77,21 @@ class InspectGate:
             async def approve(
                 message: str, call: ToolCall, view: ToolCallView, history: list[Any]
             ) -> Approval:
-                return self._decided(_call(call.function, call.arguments))
+                asked = _new_call(call.function, call.arguments)
+                approval = await self._decided(asked)
+                self._escalated.set(asked if approval.decision == "escalate" else None)
+                return approval
 
             return approve
 
         made: Approver = gate()
         return made
 
-    def _decided(self, asked: FrameworkCall) -> Approval:
-        needed, decision = self._calls.needs_approval(asked), self._calls.explain(asked)
-        if needed:
+    async def _decided(self, asked: FrameworkCall) -> Approval:
+        if all(tool.name != asked.tool for tool in self._calls.offered()):
+            return Approval(decision="escalate", explanation="not a tool of Toolrest")
+        decision = self._calls.explain(asked)
+        if await self._calls.needs_approval(asked):
             return Approval(decision="escalate", explanation=decision.reason)
         if decision.verdict == Answer.DENY:
             return Approval(decision="reject", explanation=decision.reason)
@@ -90,8 +99,11 @@ class InspectGate:
 
     def _tool(self, tool: OfferedTool) -> Tool:
         async def execute(**arguments: Any) -> Any:
-            call = _call(tool.name, arguments)
-            output = await self._calls.finish(call, approved=self._calls.was_asked(call))
+            call, approved = _new_call(tool.name, arguments), self._escalated.get()
+            self._escalated.set(None)
+            if approved is not None and is_same(approved, call):
+                call = approved
+            output = await self._calls.finish(call, approved=call is approved)
             if output.failure is not None and output.failure.kind != "execution_failed":
                 raise ToolError(output.text)
             return _content(output)
@@ -103,10 +115,9 @@ class InspectGate:
         return made
 
 
-def _call(tool: str, arguments: dict[str, Any]) -> FrameworkCall:
-    """The call, under an id made from it: inspect_ai does not pass the model's id to tools."""
-    text = json.dumps([tool, arguments], sort_keys=True)
-    return FrameworkCall(f"inspect-{hashlib.sha256(text.encode()).hexdigest()}", tool, arguments)
+def _new_call(tool: str, arguments: dict[str, Any]) -> FrameworkCall:
+    """The call, under an id of its own: inspect_ai does not pass the model's id to tools."""
+    return FrameworkCall(f"inspect-{uuid4().hex}", tool, arguments)
 
 
 def _content(output: ToolOutput) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
@@ -18,7 +19,7 @@ from toolrest.integrations.gated_calls import (
     FrameworkCall,
     GatedCalls,
     OfferedTool,
-    not_approved,
+    call_text,
     shown,
 )
 from toolrest.items import Text, ToolOutput
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _CALL_ID: ContextVar[str | None] = ContextVar("toolrest_call_id", default=None)
 _MOST_KEPT = 1000
+_Key: TypeAlias = tuple[str, str, str]
+"""A call: the graph's task, the call's id, its tool and arguments."""
+_Result: TypeAlias = "ToolOutput | PendingApproval"
 
 
 def tools(rest: Toolrest) -> list[BaseTool]:
@@ -40,41 +44,53 @@ def tools(rest: Toolrest) -> list[BaseTool]:
 
     With `on_ask="defer"` a call that needs approval interrupts the graph. The interrupt's value
     says what the call would do; the answer names its id, so that no answer reaches another call:
-    `Command(resume={value["id"]: "approved"})`, or `"denied"`. Outside a graph it is not run.
+    `Command(resume={interrupt.id: {interrupt.value["id"]: "approved"}})`, or `"denied"`. Outside a
+    graph it is not run, nor is a call without an id: the graph could not tell it from another one.
     """
     session = _Session(rest)
     return [GatedTool(session, tool) for tool in session.calls.offered()]
 
 
 class _Session:
-    """What the tools of one `Toolrest` share: its calls, and the outputs of tasks under way.
+    """What the tools of one `Toolrest` share: its calls, and those of tasks under way.
 
-    A graph runs a task again from its start after an interrupt: a call that has its output by
-    then, beside the one that was asked about, is not made a second time.
+    A graph runs a task again from its start after an interrupt. A call beside the one that was
+    asked about is not made a second time: it has its output by then, or is still running, because
+    the interrupt does not end it.
     """
 
     def __init__(self, rest: Toolrest) -> None:
         self.calls = GatedCalls(rest)
-        self._outputs: dict[tuple[str, str, str], ToolOutput] = {}
+        self._made: dict[_Key, asyncio.Task[_Result]] = {}
 
-    async def output(self, call: FrameworkCall) -> ToolOutput:
-        task = _task()
-        if task is None:
-            result = await self.calls.call(call)
-            return not_approved(result) if isinstance(result, PendingApproval) else result
-        key = (task, call.id, call.tool)
-        if key not in self._outputs:
-            self._outputs[key] = await self._settled(call)
-            if len(self._outputs) > _MOST_KEPT:
-                del self._outputs[next(iter(self._outputs))]
-        return self._outputs[key]
-
-    async def _settled(self, call: FrameworkCall) -> ToolOutput:
-        result = self.calls.held(call) or await self.calls.call(call)
+    async def output(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        task, given = _task(), _CALL_ID.get()
+        call = FrameworkCall(given or f"langchain-{uuid4().hex}", tool, arguments)
+        if task is None or given is None:
+            return await self.calls.settled(await self.calls.call(call))
+        key = (task, call.id, call_text(call))
+        made = self._made.get(key) or self._make(key, self._held_or_made(call))
+        result = await made
         if isinstance(result, PendingApproval):
             review = _review(result)
-            result = await self.calls.resume(call, review.answer, review.note)
-        return not_approved(result) if isinstance(result, PendingApproval) else result
+            if self._made.get(key) is made:
+                self._make(key, self.calls.resume(call, review.answer, review.note))
+            result = await self._made[key]
+        return await self.calls.settled(result)
+
+    async def _held_or_made(self, call: FrameworkCall) -> _Result:
+        return await self.calls.held(call) or await self.calls.call(call)
+
+    def _make(self, key: _Key, step: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        def forget_if_failed(done: asyncio.Task[_Result]) -> None:
+            if (done.cancelled() or done.exception()) and self._made.get(key) is done:
+                del self._made[key]
+
+        made = self._made[key] = asyncio.ensure_future(step)
+        made.add_done_callback(forget_if_failed)
+        if len(self._made) > _MOST_KEPT:
+            del self._made[next(iter(self._made))]
+        return made
 
 
 class GatedTool(BaseTool):
@@ -95,8 +111,7 @@ class GatedTool(BaseTool):
             _CALL_ID.reset(token)
 
     async def _arun(self, /, **arguments: Any) -> Any:
-        call_id = _CALL_ID.get() or f"langchain-{uuid4().hex}"
-        return _content(await self._session.output(FrameworkCall(call_id, self.name, arguments)))
+        return _content(await self._session.output(self.name, arguments))
 
     def _run(self, /, **arguments: Any) -> Any:
         raise NotImplementedError(f"{self.name} is asynchronous: use ainvoke or astream")

@@ -58,21 +58,26 @@ class _Approvals:
         """Whether a call is approved, by an approval that was not used or one for every call."""
         if ctx.is_tool_approved(tool, call_id) is not True:
             return False
-        if ctx.is_tool_approved(tool, _ANY_CALL) is True:
+        if self.for_every_call(ctx, tool):
             return True
         fresh = (tool, call_id) not in self._used
         self._used.add((tool, call_id))
         return fresh
+
+    def for_every_call(self, ctx: RunContextWrapper[Any], tool: str) -> bool:
+        """Whether a tool's calls are approved without being shown (`always_approve=True`)."""
+        return ctx.is_tool_approved(tool, _ANY_CALL) is True
 
 
 def _function_tool(calls: GatedCalls, approvals: _Approvals, tool: OfferedTool) -> FunctionTool:
     async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:
         call = FrameworkCall(ctx.tool_call_id, tool.name, as_mapping(arguments))
         approved = approvals.take(ctx, tool.name, ctx.tool_call_id)
-        return _content(await calls.finish(call, approved=approved))
+        always = approvals.for_every_call(ctx, tool.name)
+        return _content(await calls.finish(call, approved=approved, always=always))
 
     async def needs(ctx: RunContextWrapper[Any], arguments: JSONObject, call_id: str) -> bool:
-        return calls.needs_approval(FrameworkCall(call_id, tool.name, arguments))
+        return await calls.needs_approval(FrameworkCall(call_id, tool.name, arguments))
 
     return FunctionTool(
         name=tool.name,
@@ -102,15 +107,16 @@ def shell_tool(rest: Toolrest) -> ShellTool:
     async def run(request: ShellCommandRequest) -> ShellResult:
         call_id, action = request.data.call_id, request.data.action
         approved = approvals.take(request.ctx_wrapper, "shell", call_id)
+        always = approvals.for_every_call(request.ctx_wrapper, "shell")
         outputs = []
         for command, call in _shell_calls(action, call_id):
-            output = await calls.finish(call, approved=approved)
+            output = await calls.finish(call, approved=approved, always=always)
             outputs.append(_shell_output(command, output))
         return ShellResult(output=outputs)
 
     async def needs(ctx: RunContextWrapper[Any], action: ShellActionRequest, call_id: str) -> bool:
         # Each is looked at: the run is interrupted once for all of them.
-        needed = [calls.needs_approval(call) for _, call in _shell_calls(action, call_id)]
+        needed = [await calls.needs_approval(call) for _, call in _shell_calls(action, call_id)]
         return any(needed)
 
     return ShellTool(executor=run, needs_approval=needs)
@@ -158,7 +164,7 @@ class GatedEditor:
         if patch is None:
             return False
         self._call_ids[patch] = call_id
-        return self._calls.needs_approval(_call(call_id, patch))
+        return await self._calls.needs_approval(_call(call_id, patch))
 
     async def create_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
         """Add a file."""

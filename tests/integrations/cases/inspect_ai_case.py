@@ -7,14 +7,23 @@ from contextlib import suppress
 from typing import Any
 
 from inspect_ai import Task, eval_async
-from inspect_ai.approval import ApprovalPolicy, auto_approver
+from inspect_ai.approval import (
+    Approval,
+    ApprovalPolicy,
+    Approver,
+    approver,
+    auto_approver,
+    human_approver,
+)
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer
 from inspect_ai.solver import TaskState, generate, use_tools
-from inspect_ai.tool import bash
+from inspect_ai.tool import Tool, bash, tool
 from inspect_ai.util import sandbox
+from tests.docs import blocks
 from tests.integrations.cases.common import Place, run
+from tests.integrations.cases.pages import run_program
 
 from toolrest import Toolrest
 from toolrest.integrations.inspect_ai import InspectGate
@@ -119,9 +128,91 @@ async def the_gate_escalates_to_the_next_approver() -> None:
         assert place.touched() is runs, outputs(sample)
 
 
+@tool
+def double() -> Tool:
+    async def execute(number: int) -> str:
+        """Double a number.
+
+        Args:
+            number: The number.
+        """
+        return f"doubled: {2 * number}"
+
+    return execute
+
+
+async def tools_that_are_not_ours_are_left_to_the_next_approver() -> None:
+    decisions: tuple[tuple[Any, bool], ...] = (("reject", False), ("approve", True))
+    for decision, runs in decisions:
+        async with Toolrest(Place().workspace, tools=["shell"], on_ask="defer") as rest:
+            gate = InspectGate(rest)
+            task = Task([Sample("Go.")], solver=[use_tools(*gate.tools(), double()), generate()])
+            policy = [
+                ApprovalPolicy(gate.approver(), "*"),
+                ApprovalPolicy(auto_approver(decision), "*"),
+            ]
+            sample = await evaluated(task, ("double", {"number": 2}), approval=policy)
+        assert ("doubled: 4" in outputs(sample)[0]) is runs, outputs(sample)
+
+
+async def what_changed_while_the_next_approver_was_asked_is_not_run() -> None:
+    place = Place()
+    script = place.workspace / "script"
+    script.write_text("true\n")
+
+    @approver(name="slow")
+    def slow() -> Approver:
+        async def approve(*args: Any, **kwargs: Any) -> Approval:
+            script.write_text(f"touch {place.outside}/touched\n")
+            return Approval(decision="approve")
+
+        return approve
+
+    async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+        gate = InspectGate(rest)
+        task = Task([Sample("Go.")], solver=[use_tools(gate.tools()), generate()])
+        policy = [ApprovalPolicy(gate.approver(), "*"), ApprovalPolicy(slow(), "*")]
+        call = ("exec_command", {**place.dangerous(), "cmd": "sh script"})
+        sample = await evaluated(task, call, approval=policy)
+    assert "has changed since it was approved" in outputs(sample)[0], outputs(sample)
+    assert not place.touched()
+
+
+async def a_rejected_call_is_not_run_later_without_its_own_approval() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+        gate = InspectGate(rest)
+        task = Task([Sample("Go.")], solver=[use_tools(gate.tools()), generate()])
+        no, yes = auto_approver("reject"), auto_approver("approve")
+        rejecting = [ApprovalPolicy(gate.approver(), "*"), ApprovalPolicy(no, "*")]
+        call = ("exec_command", place.dangerous())
+        await evaluated(task, call, call, approval=rejecting)
+        sample = await evaluated(task, call, approval=[ApprovalPolicy(yes, "*")])
+        assert "was not approved" in outputs(sample)[0]
+        assert not place.touched()
+        approving = [ApprovalPolicy(gate.approver(), "*"), ApprovalPolicy(yes, "*")]
+        await evaluated(task, call, approval=approving)
+    assert place.touched()
+
+
+async def the_page_s_program_asks_and_runs() -> None:
+    run_program("with_inspect_ai.py", "success", "a", "r")
+
+
+async def the_reference_s_fragment_runs() -> None:
+    text = blocks.fragment("docs/reference/api.md", "gate = InspectGate(")
+    made = await blocks.run(text, {**globals(), "human_approver": human_approver})
+    assert len(made["approval"]) == 2
+
+
 run(
     commands_of_a_sample_run_in_the_sandbox,
     ordinary_calls_of_our_tools_run_in_the_sandbox,
     dangerous_calls_are_not_run_without_an_approver,
     the_gate_escalates_to_the_next_approver,
+    tools_that_are_not_ours_are_left_to_the_next_approver,
+    what_changed_while_the_next_approver_was_asked_is_not_run,
+    a_rejected_call_is_not_run_later_without_its_own_approval,
+    the_page_s_program_asks_and_runs,
+    the_reference_s_fragment_runs,
 )

@@ -15,7 +15,9 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
 )
+from tests.docs import blocks
 from tests.integrations.cases.common import Place, run
+from tests.integrations.cases.pages import run_program
 
 from toolrest import Toolrest
 from toolrest.integrations.openai_agents import apply_patch_tool, function_tools, shell_tool
@@ -106,7 +108,7 @@ async def the_shell_is_confined() -> None:
 
 async def dangerous_calls_interrupt_and_run_once_approved() -> None:
     place = Place()
-    options: dict[str, Any] = {"tools": ["files", "shell"], "on_ask": "defer"}
+    options: dict[str, Any] = {"tools": ["files", "shell"], "on_ask": "defer", "home": place.home}
     model = Scripted(
         function("exec_command", place.dangerous("a"), "c1"),
         function("exec_command", place.dangerous("b"), "c2"),
@@ -126,6 +128,47 @@ async def dangerous_calls_interrupt_and_run_once_approved() -> None:
         result = await Runner.run(agent, state)
     assert result.final_output == "Done."
     assert (place.touched("a"), place.touched("b")) == (True, False)
+
+
+async def without_a_home_another_process_runs_nothing_that_it_did_not_ask() -> None:
+    place = Place()
+    options: dict[str, Any] = {"tools": ["shell"], "on_ask": "defer"}
+    model = Scripted(function("exec_command", place.dangerous(), "c1"))
+    async with Toolrest(place.workspace, **options) as rest:
+        agent = Agent("a", model=model, tools=[*function_tools(rest)])
+        text = (await Runner.run(agent, "Go.")).to_state().to_string()
+    async with Toolrest(place.workspace, **options) as rest:
+        agent = Agent("a", model=model, tools=[*function_tools(rest)])
+        state = await RunState.from_string(agent, text)
+        for item in state.get_interruptions():
+            state.approve(item)
+        await Runner.run(agent, state)
+    assert "was not approved" in said(model)
+    assert not place.touched()
+
+
+async def what_changed_since_it_was_asked_about_is_not_run() -> None:
+    place = Place()
+    file, script = place.outside / "given.txt", place.workspace / "script"
+    file.write_text("old\n")
+    script.write_text("true\n")
+    removal = patch(str(file), "c2").model_dump()
+    removal["operation"] = {"type": "update_file", "path": str(file), "diff": "@@\n-old\n+new\n"}
+    model = Scripted(shell("sh script", "c1"), ResponseApplyPatchToolCall.model_validate(removal))
+    options: dict[str, Any] = {"tools": [], "on_ask": "defer", "approval_policy": "untrusted"}
+    async with Toolrest(place.workspace, **options) as rest:
+        agent = Agent("a", model=model, tools=[shell_tool(rest), apply_patch_tool(rest)])
+        result = await Runner.run(agent, "Go.")
+        state = result.to_state()
+        assert len(result.interruptions) == 2
+        for item in result.interruptions:
+            state.approve(item)
+        file.write_text("something\nold\n")
+        script.write_text("touch made\n")
+        await Runner.run(agent, state)
+    assert said(model).count("has changed since it was approved") == 2, said(model)
+    assert file.read_text() == "something\nold\n"
+    assert not (place.workspace / "made").exists()
 
 
 async def dangerous_shell_calls_and_patches_interrupt() -> None:
@@ -181,11 +224,25 @@ async def an_operation_is_one_file() -> None:
     assert (place.workspace / "victim").exists()
 
 
+async def the_page_s_program_asks_and_runs() -> None:
+    run_program("with_openai_agents.py", "The tests pass.")
+
+
+async def the_reference_s_fragment_runs() -> None:
+    text = blocks.fragment("docs/reference/api.md", "tools=function_tools(rest)")
+    made = await blocks.run(text, dict(globals()))
+    assert "exec_command" in {tool.name for tool in made["agent"].tools}
+
+
 run(
     ordinary_calls_run_in_the_sandbox,
     the_shell_is_confined,
     dangerous_calls_interrupt_and_run_once_approved,
+    without_a_home_another_process_runs_nothing_that_it_did_not_ask,
+    what_changed_since_it_was_asked_about_is_not_run,
     dangerous_shell_calls_and_patches_interrupt,
     always_approve_is_not_about_critical_calls,
     an_operation_is_one_file,
+    the_page_s_program_asks_and_runs,
+    the_reference_s_fragment_runs,
 )

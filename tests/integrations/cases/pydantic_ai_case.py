@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
@@ -14,7 +15,9 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from tests.docs import blocks
 from tests.integrations.cases.common import Place, run
+from tests.integrations.cases.pages import run_program
 
 from toolrest import Toolrest
 from toolrest.integrations.pydantic_ai import ToolrestToolset
@@ -101,9 +104,22 @@ async def tools_that_are_not_offered_are_not_run() -> None:
         assert list(await ToolrestToolset(rest).get_tools(nothing)) == ["read_file"]
 
 
+async def the_page_s_program_asks_and_runs() -> None:
+    run_program("with_pydantic_ai.py", "The tests pass.")
+
+
+async def the_reference_s_fragment_runs() -> None:
+    os.environ["OPENAI_API_KEY"] = "sk-none-0123456789"
+    text = blocks.fragment("docs/reference/api.md", "toolsets=[ToolrestToolset(rest)]")
+    made = await blocks.run(text, dict(globals()))
+    assert isinstance(made["agent"].toolsets[-1], ToolrestToolset)
+
+
 run(
     ordinary_calls_run_in_the_sandbox,
     dangerous_calls_are_deferred_and_run_once_approved,
     approvals_count_once_and_for_their_call,
     tools_that_are_not_offered_are_not_run,
+    the_page_s_program_asks_and_runs,
+    the_reference_s_fragment_runs,
 )
