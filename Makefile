@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 CACHE := $(VENV)/cache
 STAMP := $(VENV)/.stamp
 DEV := $(VENV)/.stamp-dev
+DOCS := $(VENV)/.stamp-docs
 # uv and pip both read dependency groups from pyproject.toml; pip only since 25.1.
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
 
-.PHONY: install demo test test-full test-system test-container mutants lint bench release clean
+.PHONY: install demo test test-full test-system test-container mutants lint bench docs release clean
 
 install: $(STAMP)
 
@@ -33,6 +34,11 @@ $(DEV): $(STAMP)
 	else $(BIN)/python -m pip install -q --group dev; fi
 	@touch $@
 
+$(DOCS): $(STAMP)
+	@if [ -n "$(UV)" ]; then $(UV) pip install -q --python $(BIN)/python --group docs; \
+	else $(BIN)/python -m pip install -q --group docs; fi
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/toolrest demo
 
@@ -46,7 +52,7 @@ lint: $(DEV)
 test: $(DEV) lint
 	@$(PYTEST)
 
-test-full: $(DEV) lint
+test-full: $(DEV) $(DOCS) lint
 	@TOOLREST_TEST_FULL=1 $(PYTEST)
 
 # What needs Debian packages and root: the other kinds of sandbox, virtual machines, browsers.
@@ -72,6 +78,10 @@ mutants: $(DEV)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# The documentation as a site in build/docs/site, which works without a network.
+docs: $(DOCS)
+	@$(BIN)/python release/make_site.py
 
 # Builds, checks as users install it, and says how to publish; publishes nothing.
 release: $(DEV)

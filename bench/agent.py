@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from results import record
 from toolrest.testing import Call
 from toolrest.testing.server import ScriptedServer
 
@@ -129,6 +130,18 @@ def main() -> None:
     for sandbox in SANDBOXES:
         print(f"\n{sandbox}: {CALLS} commands, median of {runs} runs")
         rows = measure(binaries, sandbox, runs)
+        record(
+            f"agent-{sandbox}",
+            f"{CALLS} commands by `exec`, {sandbox}",
+            "ms",
+            {
+                f"{name}, {key}": value
+                for name, found in rows.items()
+                for key, value in found.items()
+                if "ms" in key
+            },
+            "`bench/agent.py`.",
+        )
         theirs = rows.get("codex")
         for key, value in rows["toolrest"].items():
             if theirs is None:

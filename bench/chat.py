@@ -20,6 +20,7 @@ import shutil
 import signal
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import termios
@@ -30,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from results import record
 from toolrest.testing import Reply, Say
 from toolrest.testing.server import ScriptedServer
 
@@ -68,6 +70,7 @@ class Chat:
         self.name, self.argv, self.home = name, argv, home
         os.mkdir(home)
         self.env = {**os.environ, "TERM": "xterm-256color", variable: home}
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its byte-code
         self.ready, self.done = READY[name], DONE[name]
         self.cwd = f"{home}/work"
         os.mkdir(self.cwd)
@@ -243,18 +246,42 @@ def measure(chats: list[Chat], rounds: int) -> None:
     """Measure in turn, so that what else the machine does meets both."""
     print(f"{'':<34}" + "".join(f"{chat.name:>12}" for chat in chats))
     starts = [[start(chat) for chat in chats] for _ in range(2 * rounds + 1)][1:]
+    begun: dict[str, float] = {}
     for name, at in (("first paint", 0), ("ready for a message", 1)):
-        found = [[each[at] for each in column] for column in zip(*starts, strict=True)]
-        show(name, [f"{median(each):,.0f} ms" for each in found])
+        found = [median(each[at] for each in column) for column in zip(*starts, strict=True)]
+        show(name, [f"{each:,.0f} ms" for each in found])
+        begun |= named(chats, found, f", {name}")
+    keep("start", "starting", "ms", begun)
     streams = [[streaming(chat) for chat in chats] for _ in range(max(1, rounds // 2))]
     for name, at, unit in (("bytes", 0, ""), ("CPU", 1, " s")):
-        found = [[each[at] for each in column] for column in zip(*streams, strict=True)]
-        show(f"1,000 streamed lines: {name}", [f"{median(each):,.6g}{unit}" for each in found])
+        found = [median(each[at] for each in column) for column in zip(*streams, strict=True)]
+        show(f"1,000 streamed lines: {name}", [f"{each:,.6g}{unit}" for each in found])
+        words = "bytes to the terminal" if name == "bytes" else "seconds of CPU"
+        keep(f"stream-{name.lower()}", f"1,000 streamed lines, {words}", words, named(chats, found))
     ends = [long_session(chat) for chat in chats]
     show("after 10,000 messages: idle CPU", [f"{share:.2%}" for share, _ in ends])
+    echoed: dict[str, float] = {}
     for name, rank in (("median", 49), ("p99", 98)):
         found = [statistics.quantiles(echoes, n=100)[rank] for _, echoes in ends]
         show(f"  key to echo, {name}", [f"{each:.1f} ms" for each in found])
+        echoed |= named(chats, found, f", {name}")
+    keep("echo", "from a key to its echo after 10,000 messages", "ms", echoed)
+
+
+def named(chats: list[Chat], values: list[float], more: str = "") -> dict[str, float]:
+    """The bars of one figure; codex with its version."""
+    bars = {}
+    for chat, value in zip(chats, values, strict=True):
+        asked = subprocess.run([*chat.argv, "--version"], capture_output=True, text=True)
+        version = f" {asked.stdout.split()[-1]}" if chat.name == "codex" else ""
+        bars[f"{chat.name}{version}{more}"] = value
+    return bars
+
+
+def keep(name: str, title: str, unit: str, values: dict[str, float]) -> None:
+    """Record a chart for the page."""
+    about = "In the same pty, with the same scripted server. `bench/chat.py`."
+    record(f"chat-{name}", f"Chat: {title}", unit, values, about)
 
 
 def show(name: str, values: list[str]) -> None:

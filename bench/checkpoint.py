@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from results import record
 from toolrest.agent.undo.checkpoints import Checkpoints
 
 FILES = 50_000
@@ -60,6 +61,17 @@ def measure(files: int) -> None:
         later = Checkpoints(os.path.join(place, "home"), str(work))
         cold = timed(lambda: numbers.append(later.begin()))
         later.end(numbers[-1])
+    record(
+        f"checkpoint-{files}",
+        f"A checkpoint of {files:,} files",
+        "ms",
+        {
+            "os.walk and lstat": walk,
+            "toolrest, the first": first,
+            "toolrest, each later one": again,
+        },
+        "What undo needs before a turn's first change. `bench/checkpoint.py`.",
+    )
     print(f"{files:>7,} files, {size / 1e6:6.1f} MB   os.walk + lstat {walk:8.1f} ms")
     print(f"{'':>27} first checkpoint {first:7.1f} ms")
     print(f"{'':>27} each later one   {again:7.1f} ms")

@@ -26,6 +26,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from results import record
+
 CALLS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 BLOCK = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 PAUSE = 0.15
@@ -137,6 +139,17 @@ def run_bare(command: Any) -> None:
 
 
 def report(seen: dict[str, list[float]]) -> None:
+    record(
+        "exec",
+        "One command",
+        "ms",
+        {
+            name.replace("exec_command", "toolrest"): statistics.median(values)
+            for name, values in seen.items()
+        },
+        "`true`-like commands through the whole gate, beside starting the same program directly. "
+        "`bench/exec.py`.",
+    )
     print(f"ms per command, {CALLS} calls each, in turns of {BLOCK}")
     print(f"  {'':<26} {'median':>7} {'p10':>7} {'min':>7}")
     for name, base in (

@@ -68,7 +68,7 @@ if sys.path and Path(sys.path[0]).resolve() == Path(__file__).parent.resolve():
 async def rounds(calls: dict[str, Callable[[], Awaitable[object]]]) -> dict[str, float]:
     """The median of µs of our own processor time per call, the clients taking turns.
 
-    Not of the clock: that would measure the server's process and whoever else is busy here.
+    Not of the clock: that would measure the server's process and the other ones here.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(11):

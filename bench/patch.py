@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from results import record
+
 PEERS = Path(__file__).parent.parent / ".venv-bench"
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 LINES, HUNKS = 50_000, 200
@@ -95,6 +97,13 @@ def measure(name: str, text: str, patch: str, ways: dict[str, Callable[[str, str
                 if way != FLOOR:
                     results.add(path.read_text())
     assert len(results) == 1, "the results differ"
+    record(
+        f"patch-{'small' if 'small' in name else 'large'}",
+        f"A patch: {name}",
+        "ms",
+        {way.replace("ours", "toolrest"): statistics.median(times) for way, times in seen.items()},
+        "`bench/patch.py`.",
+    )
     print(f"{name}: ms, median and best of {ROUNDS}")
     for way, times in seen.items():
         print(f"  {way:<34} {statistics.median(times):8.1f} {min(times):8.1f}")

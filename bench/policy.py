@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from results import record
+
 TABLE = Path(__file__).parents[1] / "tests" / "data" / "commands.jsonl"
 ROUNDS = 20
 JOINTS = ("; ", " && ", " | ", "\n")
@@ -81,6 +83,14 @@ def main() -> None:
             )
         )
         return
+    record(
+        "policy",
+        "Judging a command line",
+        "µs",
+        {f"toolrest, {name}": row[f"{name}_us"] for name in ("median", "p99", "worst")},
+        f"{row['commands']} command lines, the quickest of {ROUNDS} rounds each: reading, judging, "
+        "deciding. `bench/policy.py`.",
+    )
     print(f"{row['commands']} commands of the table, quickest of {ROUNDS} rounds each")
     print(f"  median {row['median_us']:8.1f} µs")
     print(f"  p99    {row['p99_us']:8.1f} µs")

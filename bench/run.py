@@ -1,5 +1,8 @@
 """Run every benchmark: ours in this environment, each peer in one of its own.
 
+The numbers go to docs/benchmarks.json, and from there to the plots of docs/benchmarks.md. With
+names of scripts (`run.py dispatch startup`) only these run.
+
 A peer that cannot be installed or measured is printed as such and counts as not shown.
 """
 
@@ -10,6 +13,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import results
 
 HERE = Path(__file__).parent
 VENVS = HERE.parent / ".venv-bench"
@@ -38,7 +43,7 @@ def environment(name: str, packages: list[str]) -> Path | None:
 
 def measure(python: Path, script: str, name: str) -> dict[str, object]:
     done = subprocess.run(
-        [str(python), str(HERE / script), name],
+        [str(python), "-P", str(HERE / script), name],  # -P: mcp.py here is not the package mcp
         capture_output=True,
         text=True,
         check=False,
@@ -61,6 +66,15 @@ def dispatch() -> None:
             rows.append({"peer": name, "not measured": "could not be installed"})
         else:
             rows.append(measure(python, "dispatch.py", name))
+    micros_of = {str(row["peer"]): row["us"] for row in rows if isinstance(row.get("us"), float)}
+    results.record(
+        "dispatch",
+        "One tool call through the whole gate",
+        "µs",
+        micros_of,  # type: ignore[arg-type]
+        "A tool that does nothing, called by a model's reply: arguments checked, decision made, "
+        "output shaped. The floor is a pydantic model and a task. `bench/dispatch.py`.",
+    )
     base = rows[1].get("us")
     print("µs per no-op tool call")
     for row in rows:
@@ -72,9 +86,18 @@ def dispatch() -> None:
         print(f"  {row['peer']:<24} {micros:8.1f}   {micros / base:5.1f}x ours   {extra}")
 
 
+def main() -> None:
+    os.environ["BENCH_RESULTS"] = str(results.FILE)
+    known = [path.stem for path in sorted(HERE.glob("*.py")) if path.stem not in ("run", "results")]
+    wanted = sys.argv[1:] or ["dispatch", *(name for name in known if name != "dispatch")]
+    for name in wanted:
+        print(f"\n{name}.py", flush=True)
+        if name == "dispatch":
+            dispatch()
+        else:
+            subprocess.run([sys.executable, str(HERE / f"{name}.py")], check=False)
+    results.write()
+
+
 if __name__ == "__main__":
-    dispatch()
-    others = sorted(path.name for path in HERE.glob("*.py") if path.stem not in ("run", "dispatch"))
-    for script in others:
-        print(f"\n{script}", flush=True)
-        subprocess.run([sys.executable, str(HERE / script)], check=False)
+    main()

@@ -23,10 +23,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from results import record
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap, bundled_rg
@@ -84,7 +85,7 @@ def spawned(argv: list[str], cwd: str) -> Once:
     return once
 
 
-def confined(sandbox: Sandbox) -> Once:
+def confined(sandbox: SessionSandbox) -> Once:
     """Confining only, then the bare start: what this room adds to bubblewrap."""
     command = Command(("/bin/true",), sandbox.policy.workspace, ENV)
 
@@ -98,7 +99,7 @@ def confined(sandbox: Sandbox) -> Once:
     return once
 
 
-def through_owner(owner: Owner, sandbox: Sandbox | None, cwd: str) -> Once:
+def through_owner(owner: Owner, sandbox: SessionSandbox | None, cwd: str) -> Once:
     """As a tool call starts it: confined, handed to the owner of all processes, awaited."""
     command = Command(("/bin/true",), cwd, ENV)
 
@@ -192,19 +193,19 @@ def build(base: Path) -> tuple[dict[str, Once | str], str]:
     registry, owner = str(base / "registry"), Owner()
     rows["plain exec, through the owner"] = through_owner(owner, None, str(workspace))
     try:
-        bubblewrap = Sandbox(policy, backend="bubblewrap", registry=registry)
+        bubblewrap = SessionSandbox(policy, backend="bubblewrap", registry=registry)
         held = bubblewrap.confine(Command(("/bin/true",), str(workspace), ENV))
         rows["bwrap, the very same arguments"] = bare(held.command.argv, held.command.files, held)
         rows["toolrest, bubblewrap"] = confined(
-            Sandbox(policy, backend="bubblewrap", registry=registry)
+            SessionSandbox(policy, backend="bubblewrap", registry=registry)
         )
         rows["toolrest, bubblewrap, through the owner"] = through_owner(
-            owner, Sandbox(policy, backend="bubblewrap", registry=registry), str(workspace)
+            owner, SessionSandbox(policy, backend="bubblewrap", registry=registry), str(workspace)
         )
     except SandboxUnavailable as error:
         rows["toolrest, bubblewrap"] = f"cannot be measured: {error}"
     try:
-        landlock = Sandbox(policy, backend="landlock", registry=registry)
+        landlock = SessionSandbox(policy, backend="landlock", registry=registry)
         landlock.choose()
         rows["toolrest, Landlock, through the owner"] = through_owner(
             owner, landlock, str(workspace)
@@ -227,6 +228,14 @@ def show(times: dict[str, list[float] | str]) -> None:
         middle = statistics.median(taken)
         factor = f"{middle / statistics.median(base):.2f}x" if isinstance(base, list) else ""
         print(f"{name:42} {middle:9.2f} {min(taken):7.2f}   {factor}")
+    medians = {n: statistics.median(taken) for n, taken in times.items() if isinstance(taken, list)}
+    record(
+        "sandbox",
+        "Confinement alone",
+        "ms",
+        {name.strip("`"): value for name, value in medians.items()},
+        "`true` in a sandbox, without the gate. `bench/sandbox.py`.",
+    )
     against_peers(times)
     ours = times.get("toolrest, bubblewrap")
     if isinstance(ours, list) and isinstance(base, list):

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from results import record
 from run import environment
 
 ROUNDS = 15
@@ -60,6 +61,14 @@ Agent("openai-responses:gpt-5.5", tools=[weather])
 """
 MEMORY = "\nimport resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
 
+_SHOWN = {
+    "python -c pass": "python -c pass",
+    "toolrest --version": "toolrest --version",
+    "session with one tool": "toolrest, a session with one tool",
+    "Agent with one tool": "toolrest, an Agent with one tool",
+    "pydantic-ai, the same": "pydantic-ai, an Agent with one tool",
+}
+
 
 def times(commands: dict[str, list[str]]) -> dict[str, float]:
     """Median ms of each command, taken in turns so that a noisy moment hits all of them.
@@ -102,6 +111,14 @@ def main() -> None:
         }
     )
     bare, floor = found["python -c pass"], found["asyncio + pydantic"]
+    record(
+        "startup",
+        "Starting",
+        "ms",
+        {_SHOWN[name]: value for name, value in found.items() if name in _SHOWN},
+        "From the start of Python, which is in every bar; an agent is ready to send its first "
+        "request. `bench/startup.py`.",
+    )
     print("start-up, median ms")
     for name, value in found.items():
         base = floor if name == "session with one tool" else bare

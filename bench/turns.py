@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from results import record
 from toolrest import tool
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
@@ -81,10 +82,18 @@ def main() -> None:
             asyncio.run(session({}, Measured(script(times), context_window=None), folder))
     gaps = [(after - before) * 1000 for before, after in itertools.pairwise(times)]
     print(f"{'turn':>6} {'ms per turn':>12} {'bytes sent':>11}")
+    costs = {turn: statistics.median(gaps[turn - WINDOW // 2 : turn + WINDOW // 2]) for turn in AT}
+    record(
+        "turns",
+        "One more turn of a long session",
+        "ms",
+        {f"toolrest, turn {turn:,}": cost for turn, cost in costs.items()},
+        "What Toolrest itself takes for a request and its call, with a model that answers at once. "
+        "`bench/turns.py`.",
+    )
     for turn in AT:
-        cost = statistics.median(gaps[turn - WINDOW // 2 : turn + WINDOW // 2])
         size = f"{sizes[turn]:,}" if sizes else "-"
-        print(f"{turn:>6} {cost:>12.2f} {size:>11}")
+        print(f"{turn:>6} {costs[turn]:>12.2f} {size:>11}")
 
 
 if __name__ == "__main__":

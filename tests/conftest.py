@@ -159,7 +159,7 @@ def user_home() -> Iterator[str]:
 def toolrest_home(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, user_home: str
 ) -> Path:
-    """Nobody's real settings take part in a test, and no test writes into a real home."""
+    """No real settings take part in a test, and no test writes into a real home."""
     home = tmp_path_factory.mktemp("toolrest-home", numbered=True)
     monkeypatch.setenv("TOOLREST_HOME", str(home))
     monkeypatch.setenv("HOME", user_home)  # a login shell reads its profile there

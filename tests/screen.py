@@ -19,6 +19,7 @@ from typing import Any, Self
 import pyte
 
 DEADLINE = 60.0
+_UNKNOWN = (b"\x1b[?2026h", b"\x1b[?2026l")
 
 
 class Screen:
@@ -32,7 +33,9 @@ class Screen:
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.raw = b""
+        self.raw = self._cut = b""
+        self.piece = 65536
+        """Bytes that are read at a time; few of them make a slow terminal."""
         self._screen = pyte.HistoryScreen(size[1], size[0], history=100_000, ratio=0.001)
         self._stream = pyte.ByteStream(self._screen)
         self._screen.write_process_input = self._answer  # type: ignore[method-assign]
@@ -74,16 +77,20 @@ class Screen:
         """Take what was written, waiting so long for a beginning; False at the end."""
         while select.select([self.master], [], [], seconds)[0]:
             try:
-                data = os.read(self.master, 65536)
+                data = os.read(self.master, self.piece)
             except OSError:  # how Linux says that the other end is closed
                 return False
             if not data:
                 return False
             self.raw += data
             # pyte does not know these; they draw nothing.
-            for mark in (b"\x1b[?2026h", b"\x1b[?2026l"):
+            data = self._cut + data
+            for mark in _UNKNOWN:
                 data = data.replace(mark, b"")
-            self._stream.feed(data)
+            start = data.rfind(b"\x1b")
+            is_cut = start >= 0 and any(mark.startswith(data[start:]) for mark in _UNKNOWN)
+            self._cut = data[start:] if is_cut else b""
+            self._stream.feed(data.removesuffix(self._cut))
             seconds = 0.0
         return True
 

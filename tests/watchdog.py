@@ -83,7 +83,7 @@ def kill_below(top: int) -> None:
 
 
 def descendants(top: int) -> list[int]:
-    """The children of a process, theirs, and so on; dead ones that nobody waited for left out."""
+    """The children of a process, theirs, and so on; dead ones that were not waited for left out."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

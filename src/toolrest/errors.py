@@ -24,7 +24,9 @@
     ├── PendingError                (gate/approval/pending.py) a pending approval is unusable
     ├── StartFailed                 (process/child.py) a command cannot be started
     ├── SandboxUnavailable          (sandbox/errors.py) nothing here can enforce the policy
-    │   └── SandboxBusy             (sandbox/errors.py) not while another command runs
+    │   ├── SandboxBusy             (sandbox/errors.py) not while another command runs
+    │   │   └── SandboxChanged      (sandbox/errors.py) its view changed meanwhile; start again
+    │   └── FolderNotShown          (sandbox/errors.py) not in this folder
     ├── ModelError                  (wire/model.py) a request to a model failed
     ├── McpError                    (mcp/errors.py) an MCP server cannot be used
     │   ├── McpUnavailable          (mcp/errors.py) no connection to the server
@@ -33,7 +35,14 @@
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
     ├── AgentError                  (agent/front/conversation.py) a run without an answer
     ├── WorkspaceError              (batch/tasks/workspace.py) a task's repository is not there
+    │   ├── WorkspaceRefused        (batch/tasks/workspace.py) as its server says
+    │   └── WorkspaceUnavailable    (batch/tasks/workspace.py) at present: no connection, no space
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
+    ├── ClipboardError              (chat/composer/clipboard.py) no picture can be pasted
+    ├── EditorError                 (chat/composer/editor.py) $EDITOR cannot be started
+    ├── ControlError                (control/server.py) a running session refuses a request
+    │   └── NoSession               (control/client.py) it does not run, or has no control socket
+    │       └── NoAnswer            (control/client.py) it is there and does not answer
     ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now

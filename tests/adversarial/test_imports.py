@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from tests.adversarial.conftest import Range
+
+from toolrest.testing import ScriptedServer
+from toolrest.web_ui.hosted import HostedSessions
 
 SHADOWS = ("click.py", "toolrest.py", "json.py", "difflib.py", "tomlkit.py", "pydantic.py")
 
@@ -174,3 +178,22 @@ def test_a_cache_of_byte_code_in_the_workspace_is_not_used_failed_before(range_:
     ran = range_.toolrest("tools", env={"PYTHONPYCACHEPREFIX": str(prefix)})
     range_.unharmed()
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("planted", ["workspace", "other", "root"])
+async def test_a_session_of_the_page_loads_nothing_from_where_tools_write_failed_before(
+    range_: Range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """PYTHONPATH in a folder of sessions, or in a root that another folder's settings add."""
+    folders = {name: tmp_path / name for name in ("workspace", "other", "root")}
+    range_.code(f"../{planted}/toolrest/__init__.py")
+    folders["other"].mkdir(exist_ok=True)
+    monkeypatch.setenv("PYTHONPATH", str(folders[planted]))
+    hosted = HostedSessions(str(range_.home))
+    with ScriptedServer(["done"]) as server:
+        range_.desk.provider(server)
+        with open(range_.home / "config.toml", "a") as file:
+            file.write(f"[sandbox_workspace_write]\nwritable_roots = ['{folders['root']}']\n")
+        assert await hosted.start(str(range_.workspace), "go", [str(folders["other"])]) in hosted
+        await hosted.aclose()
+    range_.unharmed()

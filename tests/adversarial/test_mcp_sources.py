@@ -27,7 +27,7 @@ class Server:
         self.asked: list[ApprovalRequest] = []
 
     async def starts(self) -> bool:
-        """Whether it runs in the next session; nobody says yes to a question."""
+        """Whether it runs in the next session; no question is approved."""
         settings = {f"mcp_servers.it.{key}": value for key, value in self.row.items()}
 
         def ask(request: ApprovalRequest) -> bool:

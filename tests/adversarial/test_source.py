@@ -1,6 +1,6 @@
 """Only the modules whose job it is start programs, write files by name, or say what is imported.
 
-Whoever needs one of these elsewhere goes through what is there for it: `running/` and `process/`
+Who needs one of these elsewhere goes through what is there for it: `running/` and `process/`
 for programs, the path policy or `private_files.py` for files, `own_code.py` for imports. If that
 really does not fit, the module comes into the list below, with a reason.
 """
@@ -31,6 +31,14 @@ ALLOWED = {
     ): "git on our mirrors",
     ("batch/tasks/workspace.py", "subprocess"): "the pipes of git",
     ("batch/child.py", "sys.executable"): "one exec a task, with -P, in our home",
+    (
+        "chat/composer/clipboard.py",
+        "create_subprocess_exec",
+    ): "the desktop's clipboard, upon a key, outside every root",
+    (
+        "chat/composer/editor.py",
+        "create_subprocess_exec",
+    ): "the person's own editor, upon a key, with no word and no variable that leads into a root",
     ("cli/run/demo_task.py", "open for writing"): "a new temporary folder of its own",
     ("cli/security/canaries.py", "open for writing"): "a new temporary folder of its own",
     ("gate/hooks/notify.py", "subprocess"): "the user's own program, outside every root",
@@ -43,8 +51,9 @@ ALLOWED = {
     ("process/helper/launch.py", "posix_spawn"): "the helper starts the command",
     ("process/owner.py", "posix_spawn"): "the helper that owns all commands, with -I -S",
     ("process/owner.py", "sys.executable"): "the helper that owns all commands, with -I -S",
-    ("sandbox/backends/container.py", "sys.executable"): "the forwarder in a container, -I -S",
-    ("sandbox/backends/container_box.py", "subprocess"): "the container engine, outside roots",
+    ("sandbox/backends/container/engine.py", "sys.executable"): "the forwarder, with -I -S",
+    ("sandbox/backends/container/box.py", "subprocess"): "the container engine, outside roots",
+    ("sandbox/backends/container/client.py", "subprocess"): "the container engine, outside roots",
     ("sandbox/backends/probe.py", "subprocess"): _PROBE,
     ("sandbox/backends/probe.py", "sys.executable"): _PROBE,
     ("sandbox/doctor.py", "sys.path"): "read, to warn of folders in a root",

@@ -1,4 +1,4 @@
-"""No pattern that somebody hands over can hang the process: it is refused, or ends soon."""
+"""No pattern of a user can hang the process: it is refused, or ends soon."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Failed before: only the names of variables counted, and of those not `DATABASE_U
 
 from __future__ import annotations
 
+import itertools
 import random
 import string
 import time
@@ -68,6 +69,27 @@ def test_tokens_are_withheld_and_redacted(kind: str) -> None:
     assert redacted == 'x = "[redacted:token]";\nmore'
 
 
+@pytest.mark.parametrize("kind", TOKENS)
+def test_tokens_in_a_diff_are_redacted(kind: str) -> None:
+    """Failed before: the mark of a removed line counted as the middle of a word."""
+    lines = TOKENS[kind].split("\n")
+    redactor = Redactor.from_env({})
+    of_merges = ("--", " -", "- ") if len(lines) == 1 else ()
+    for mark, head in itertools.product(
+        ("-", "+", " ", *of_merges), ("", "@@ -1 +1 @@\n", "x\r\n")
+    ):
+        diff = head + "".join(f"{mark}{line}\n" for line in lines)
+        for text in (diff, *([diff.replace("\n", "\\n")] if len(lines) > 1 else [])):
+            redacted = redactor.redact(text)
+            assert "[redacted:token]" in redacted
+            assert not any(line in redacted for line in lines)
+
+
+def test_a_dash_in_a_word_begins_no_token() -> None:
+    for before in ("x-", "x--", "---", "_-"):
+        assert find_tokens(before + TOKENS["ghp"]) == []
+
+
 def test_a_password_in_a_url() -> None:
     """Failed before: only the names of variables counted."""
     source = {
@@ -84,7 +106,7 @@ def test_a_password_in_a_url() -> None:
 
 
 @given(
-    st.lists(st.sampled_from([*TOKENS.values(), "di", "sk-", "gh", " ", "-----", "\n", "ey"])),
+    st.lists(st.sampled_from([*TOKENS.values(), "di", "sk-", "gh", " ", "-----", "-", "\n", "ey"])),
     st.data(),
 )
 def test_a_stream_gives_the_same_as_the_whole(parts: list[str], data: st.DataObject) -> None:

@@ -146,9 +146,12 @@ _WORD = r"(?=[\w-]{0,100}[0-9])(?=[\w-]{0,100}[A-Z])(?=[\w-]{0,100}[a-z])[\w-]"
 _AWS = r"(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"
 _SLACK = r"-(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,255}"
 _KEY_KIND = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
-_KEY_LINES = r"(?:(?:\\[rn]|[\s\"'+,])*+[A-Za-z0-9+/=]{16,100})++"
+_REMOVED = r"(?:(?<=\n)|(?<=\\n))-"
+"""The mark of a removed line in a diff."""
+_KEY_LINES = rf"(?:(?:\\[rn]|[\s\"'+,]|{_REMOVED})*+[A-Za-z0-9+/=]{{16,100}})++"
 _WHOLE_KEY = (
-    rf"(?=[\s\S]{{0,400}}?[A-Za-z0-9+/]{{40}})(?:[^-]|-(?!----)){{0,16384}}-----END {_KEY_KIND}"
+    r"(?=[\s\S]{0,400}?[A-Za-z0-9+/]{40})(?:[^-]|-(?!----)){0,16384}"
+    rf"(?:{_REMOVED})?-----END {_KEY_KIND}"
 )
 TOKENS: dict[str, str] = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9]{36,255}"),
@@ -168,12 +171,10 @@ TOKENS: dict[str, str] = {
 }
 """Prefixes of tokens, and the pattern that must follow."""
 SHORTEST_TOKEN = 15
-_PARTS = frozenset(prefix[:size] for prefix in TOKENS for size in range(1, len(prefix) + 1))
-_LONGEST_PART = max(map(len, TOKENS))
-_IN_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-_BEFORE = frozenset(_IN_TOKENS) - {"."}
-_KEY, _KEY_HEADER = "-----BEGIN ", 60
-_LONGEST_TOKEN, _LONGEST_KEY = 8192, 20_000
+IN_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_BEFORE = frozenset(IN_TOKENS) - {"."}
+LOOK_BACK = 3
+"""Characters before a text that say whether a token may begin with it."""
 # Only looked at behind `://`, so it takes no longer for a long text.
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/?#:@]{0,256}:([^\s/?#@]{1,512})@")
 
@@ -190,7 +191,7 @@ def _token(prefix: str) -> re.Pattern[str]:
 
 
 def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
-    """Spans of tokens of well-known shapes; `before` is the character before the text.
+    """Spans of tokens of well-known shapes; `before` is the end of what the text follows on.
 
     Linear: a place where a token may begin is looked at once, and not much further than its end.
     """
@@ -199,7 +200,7 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     at = 0
     while (begun := search(text, at)) is not None:
         at = begun.end()
-        if _may_begin(text, begun.start(), before):
+        if may_begin(text, begun.start(), before):
             match = _token(begun[0]).match(text, at)
             if match is not None:
                 # On from its beginning: a key may begin in what looks like the end of a token.
@@ -207,37 +208,18 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     return found
 
 
-def open_token(text: str, before: str = "") -> int:
-    """Index where the earliest token may begin that the text leaves unfinished."""
-    length = hold = len(text)
-    for size in range(min(_LONGEST_PART, length), 0, -1):
-        if text[length - size :] in _PARTS and _may_begin(text, length - size, before):
-            hold = length - size
-            break
-    run = max(len(text.rstrip(_IN_TOKENS)), length - _LONGEST_TOKEN)
-    for prefix in TOKENS:
-        at = text.find(prefix, run, hold)
-        if at >= 0 and _may_begin(text, at, before):
-            hold = at
-    at = text.rfind(_KEY, max(0, length - _LONGEST_KEY), hold)
-    if at >= 0 and _is_open_key(text, at):
-        hold = at
-    return hold
+def may_begin(text: str, at: int, before: str) -> bool:
+    """Whether a token may begin here: not in the middle of a word.
 
-
-def _is_open_key(text: str, at: int) -> bool:
-    header = text[at : at + _KEY_HEADER]
-    if len(header) == _KEY_HEADER and "PRIVATE KEY-----" not in header:
-        return False
-    end = text.find("-----END ", at)
-    footer = text[end : end + _KEY_HEADER] if end >= 0 else ""
-    return len(footer) < _KEY_HEADER and "KEY-----" not in footer
-
-
-def _may_begin(text: str, at: int, before: str) -> bool:
+    One or two dashes that no word is before are marks of removed lines in a diff.
+    """
     if text[at] == "-":
         return True
-    return (text[at - 1] if at else before) not in _BEFORE
+    lead = (before + text[max(0, at - LOOK_BACK) : at])[-LOOK_BACK:]
+    word = lead.rstrip("-")
+    if word == lead:
+        return lead[-1:] not in _BEFORE
+    return word[-1:].isspace() or (not word and len(lead) < LOOK_BACK)
 
 
 def url_password(value: str) -> str | None:

@@ -197,6 +197,15 @@ class ApprovalDeferred(Event, kw_only=True):
     expires: float
 
 
+class AnsweredElsewhere(Event, kw_only=True):
+    """An approval or question was answered in another front end than the session's own."""
+
+    type: ClassVar[str] = "answered_elsewhere"
+    call_id: str
+    answer: str
+    note: str = ""
+
+
 class RequestUserInput(Event, kw_only=True):
     """The model asks the user questions; `questions` hold no answers."""
 

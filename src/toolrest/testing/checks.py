@@ -114,7 +114,10 @@ def _anthropic(body: Mapping[str, Any], messages: list[JSONObject]) -> Iterator[
         where = f"messages.{number}"
         yield from _results(message, waiting, where)
         waiting = []
-        for block in _blocks(message):
+        blocks = _blocks(message)
+        if blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):
+            yield f"{where}: The final block in an assistant message cannot be `thinking`."
+        for block in blocks:
             yield from _block(block, where, str(message.get("role")), seen, waiting)
     if waiting:
         yield f"tool_use ids without tool_result: {', '.join(waiting)}"

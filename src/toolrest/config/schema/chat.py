@@ -36,6 +36,8 @@ def _codes(key: str, text: str) -> tuple[str, ...]:
         modifier, base = "", key
     if modifier == "alt" and (base in _NAMED or (len(base) == 1 and base.isprintable())):
         return "escape", _code(base)
+    if key == "ctrl-h":
+        raise ValueError(f"{text!r}: terminals send Backspace as ctrl-h; use another key")
     if modifier == "ctrl" and ((len(base) == 1 and "a" <= base <= "z") or base in _MOVING):
         return (f"c-{base}",)
     if modifier == "shift" and (base == "tab" or base in _MOVING):
@@ -70,6 +72,7 @@ class ChatKeys(Table):
     send: KeyNames = ("enter",)
     queue: KeyNames = ("tab",)
     previous: KeyNames = ("shift-tab",)
+    picture: KeyNames = ("ctrl-v", "alt-v")
     newline: KeyNames = ("alt-enter", "ctrl-j")
     editor: KeyNames = ("ctrl-g",)
     search: KeyNames = ("ctrl-r",)

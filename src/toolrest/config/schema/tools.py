@@ -78,9 +78,11 @@ class WebUi(Table):
     """`[web_ui]`: the browser page of `toolrest web`."""
 
     host: Text = "127.0.0.1"
-    port: Annotated[int, Range(0, 65535)] = 8137
+    port: Annotated[int, Range(0, 65535)] = 0
     read_only: bool = False
+    control: bool = True
     idle_minutes: Annotated[int, Range(1, 10_080)] = 60
+    batch: Text | None = None
 
 
 class SearchSettings(Table):
