@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.patch.codex_grammar import AddFile, DeleteFile, UpdateFile, parse
 from toolrest.patch.errors import ParseError
@@ -112,4 +112,4 @@ def test_what_a_patch_says() -> None:
 )
 def test_a_hostile_megabyte_is_read_in_linear_time(hostile: str) -> None:
     for text in (hostile, f"*** Begin Patch\n{hostile}\n*** End Patch"):
-        assert effort(lambda: refusal(text)) < 200  # noqa: B023
+        assert_effort(lambda: refusal(text), below=200)  # noqa: B023

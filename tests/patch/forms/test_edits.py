@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.patch.errors import EditError, PatchError
 from toolrest.patch.files.os_files import OsFiles
@@ -212,4 +212,4 @@ def test_hostile_targets_take_bounded_time() -> None:
                 edited(text, [Edit(old, "b\n")], TARGET)
         edited("a\r\n" * 200_000, [Edit("a", "b\nc", replace_all=True)], TARGET)
 
-    assert effort(attempts) < 700
+    assert_effort(attempts, below=700)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.errors import MatchError, PatchError
@@ -125,6 +125,6 @@ def test_a_large_file_is_diagnosed_in_bounded_time() -> None:
     lines = [f"line {i} of {i % 13}\n" for i in range(50_000)] + ["}\n"] * 50_000
     body = "\n".join(f"-line {i} of {i % 13}" for i in range(40_000, 45_000))
     error = failed("".join(lines), f"@@\n{body}\n-not there\n+x")
-    assert effort(lambda: diagnose(error.missing)) < 350
+    assert_effort(lambda: diagnose(error.missing), below=350)
     found = diagnose(error.missing)
     assert (found.first, found.line) == (40_001, 45_001)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.files.os_files import OsFiles
@@ -75,7 +75,7 @@ def test_large_texts_are_cut_at_unique_lines() -> None:
 
 def test_hopelessly_different_texts_take_bounded_time() -> None:
     old, new = ("".join(f"{c}{i * i % 7}\n" for i in range(60_000)) for c in "ab")
-    assert effort(lambda: unified_diff(old, new)) < 700
+    assert_effort(lambda: unified_diff(old, new), below=700)
     diff = unified_diff(old, new)
     (parsed,) = unified.parse(f"--- a/f\n+++ b/f\n{diff}")
     assert patched(old.encode(), parsed.hunks, "f").decode() == new

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.patch.codex_grammar import WHITESPACE, parse
 from toolrest.patch.errors import MatchError
@@ -90,4 +90,4 @@ def test_hostile_files_and_patches_take_bounded_time(text: str, body: str) -> No
         with suppress(MatchError):
             rewrite(text, update.chunks, "f")  # type: ignore[union-attr]
 
-    assert effort(attempt) < 700
+    assert_effort(attempt, below=700)

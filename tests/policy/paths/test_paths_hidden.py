@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.errors import ConfigError, Rejected
 from toolrest.policy.paths.hidden import (
@@ -227,7 +227,7 @@ def test_a_broken_glob_is_a_config_error(places: Any, glob: str) -> None:
 )
 def test_no_glob_takes_for_ever(places: Any, glob: str, path: str) -> None:
     files = places.policy(hidden=[glob])
-    assert effort(lambda: files.read_denied(path)) < 500
+    assert_effort(lambda: files.read_denied(path), below=500)
 
 
 def means(glob: list[str], path: str) -> bool:
@@ -298,7 +298,7 @@ def test_searching_for_hidden_files_is_bounded_and_skips_dependencies(places: An
     deep.mkdir(parents=True)
     (deep / ".env").write_text("x")
     assert str(deep / ".env") not in places.policy().hidden_paths()
-    assert effort(lambda: list(places.policy(workspace="/")._hidden.found(1000))) < 350
+    assert_effort(lambda: list(places.policy(workspace="/")._hidden.found(1000)), below=350)
 
 
 def test_case_and_invisible_characters_open_no_side_door(places: Any) -> None:

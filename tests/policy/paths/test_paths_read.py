@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.errors import Rejected
 from toolrest.policy.paths.policy import PathPolicy
@@ -76,7 +76,7 @@ def test_a_name_that_is_too_long_is_an_os_error_at_once(places: Any, path: str) 
         with pytest.raises(OSError):
             files.write_bytes(path, b"x")
 
-    assert effort(attempts) < 350
+    assert_effort(attempts, below=350)
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -115,25 +112,16 @@ async def test_what_waits_for_the_masks_loads_nothing_that_a_command_wrote(groun
     assert (base / "ws/seen").read_text() == f"{base}/ws\n"
 
 
-async def test_five_hundred_take_little_longer_than_none_failed_before(ground: Path) -> None:
-    """The target is 30 ms on a machine that does nothing else (`bench/masks.py`)."""
-    base = Path(tempfile.mkdtemp(dir=ground))
-    seen: list[list[float]] = [[], []]
-    places = [base / "none", base / "many"]
-    for place in places:
-        place.mkdir()
+async def test_five_hundred_are_hidden_at_once(ground: Path) -> None:
+    """What they cost is in `bench/masks.py`."""
     for number in range(500):
-        folder = base / "many" / f"p{number}"
+        folder = ground / f"p{number}"
         folder.mkdir()
         (folder / ".env").write_text("SECRET")
     settings = {"checkpoints": {"enabled": False}, "approval_policy": "never"}
-    none, many = (Toolrest(place, settings=settings) for place in places)
-    async with none, many:
-        for number in range(8):
-            for times, rest in zip(seen, (none, many), strict=True):
-                await asyncio.sleep(0.05)
-                before = time.perf_counter()
-                call = {"cmd": f"cat p1/.env; echo {number}", "login": False}
-                assert "SECRET" not in (await rest.call("exec_command", call)).text
-                times.append(time.perf_counter() - before)
-    assert statistics.median(seen[1]) - statistics.median(seen[0]) < 0.3, seen
+    async with Toolrest(ground, settings=settings) as rest:
+        for _ in range(2):  # the second reads what the first one knew
+            call = {"cmd": "cat p*/.env; ls -d p*/.env | wc -l", "login": False}
+            said = (await rest.call("exec_command", call)).text
+            assert "SECRET" not in said
+            assert "500" in said

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -189,10 +188,8 @@ def test_signals_are_passed_on(boot: Booted) -> None:
 
 
 def test_a_boot_without_an_answer_ends_in_time(boot: Booted) -> None:
-    begun = time.monotonic()
     with pytest.raises(MachineFailed, match="did not answer in 1 s; kernel panic"):
         boot("os.write(1, b'kernel panic\\n'); os.read(3, 1)", "", 1)
-    assert time.monotonic() - begun < 20
 
 
 def test_a_boot_that_is_given_up_is_not_a_machine_that_fails(boot: Booted) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clock import effort
+from tests.clock import assert_effort
 
 from toolrest.wire.apis.calls_in_text import text_calls
 
@@ -111,4 +111,4 @@ def test_calls_are_always_of_offered_tools(parts: list[str]) -> None:
     ],
 )
 def test_long_nonsense_is_quick(text: str) -> None:
-    assert effort(lambda: text_calls(text, SCHEMAS)) < 250
+    assert_effort(lambda: text_calls(text, SCHEMAS), below=250)

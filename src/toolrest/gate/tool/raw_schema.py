@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool import arguments
 from toolrest.items import JSONObject
+
+
+# A server's pattern that looks ahead may read a long text once for each of its characters.
+_MOST_BACKTRACKS: Final = 10_000
 
 
 class RawSchema:
@@ -47,7 +51,11 @@ class RawSchema:
         import jsonschema_rs
 
         try:
-            return jsonschema_rs.validator_for(self.schema or True, retriever=no_retrieval)
+            return jsonschema_rs.validator_for(
+                self.schema or True,
+                retriever=no_retrieval,
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKS),
+            )
         except (ValueError, TypeError) as error:
             message = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {message}") from None
