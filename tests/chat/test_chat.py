@@ -175,6 +175,26 @@ def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_at_its_first_newlin
     assert screen.text.count("> ") == 1, "one message"
 
 
+@pytest.mark.parametrize("joint", ["\runmarked 168", "68\r", "68\r\r"])
+def test_an_unmarked_paste_that_comes_in_parts_is_one(chat: Any, joint: str) -> None:
+    """Failed before: a machine at its limits brought the second half late, as a paste of its own,
+
+    or, where that was short, as keys of which the newline sent the message.
+    """
+    screen = chat(["got it"])
+    screen.types("\r".join(f"unmarked {n}" for n in range(168)) + "\runmarked 1")
+    screen.shows("› [paste 1: 169 lines]")
+    screen.types(joint)
+    whole = "\r".join(f"unmarked {n}" for n in range(168)) + "\runmarked 1" + joint
+    screen.shows(f"› [paste 1: {whole.count(chr(13)) + 1} lines]")
+    screen.types("\x05!")  # a key of the person: the paste is over
+    screen.shows("lines]!")
+    assert "got it" not in screen.text
+    screen.types(ENTER)
+    screen.sees("got it", "  unmarked 167", "tokens in")
+    assert screen.text.count("> ") == 1, "one message"
+
+
 def test_a_large_paste_is_folded_can_be_seen_and_is_sent_whole(chat: Any) -> None:
     """copilot-cli#2997, and honest copy (opencode#50208): what is sent is what was pasted."""
     screen = chat(["thanks"])

@@ -28,7 +28,8 @@ from toolrest.chat.conversation import Conversation, ServersText
 from toolrest.chat.live import LiveState
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions
-from toolrest.chat.terminal.paste_input import PasteInput, is_paste
+from toolrest.chat.terminal import paste_input
+from toolrest.chat.terminal.paste_input import MorePaste, PasteInput, is_paste
 from toolrest.events import Event, TurnEnded
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
@@ -377,21 +378,66 @@ def _pressed(text: str) -> list[KeyPress]:
 )
 def test_a_burst_of_keys_is_a_paste_or_typed_ahead(text: str, pasted: bool) -> None:
     assert is_paste(_pressed(text)) is pasted
-    assert is_paste(_pressed(text), goes_on=True) is bool(text)
-    assert not is_paste([*_pressed(text), KeyPress(Keys.Up, "\x1b[A")], goes_on=True)
+    assert is_paste(_pressed(text), after=0.1) is bool(text)
+    assert not is_paste(_pressed("x"), after=0.1)
+    assert is_paste(_pressed(text), after=1000.0) is ("\r" in text), "however late"
+
+
+def keyboard(*pieces: bytes) -> list[KeyPress]:
+    """The keys of what comes in pieces, each after the one before was read."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    found = []
+    with os.fdopen(master, "wb", 0) as writes, os.fdopen(slave, "r") as terminal:
+        reads = PasteInput(terminal)
+        for piece in pieces:
+            writes.write(piece)
+            found += reads.read_keys()
+    return found
 
 
 def test_a_key_of_the_person_ends_an_unmarked_paste() -> None:
     """Failed before: an Enter soon after the pager was more of the paste, and did not send."""
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    with os.fdopen(master, "wb", 0) as keyboard, os.fdopen(slave, "r") as terminal:
-        reads = PasteInput(terminal)
-        found = []
-        for typed in (b"a line\r" * 10, b"\x0f", b"\r"):
-            keyboard.write(typed)
-            found += [key.key for key in reads.read_keys()]
-    assert found == [Keys.BracketedPaste, Keys.ControlO, Keys.ControlM]
+    found = keyboard(b"a line\r" * 10, b"\x0f", b"\r")
+    assert [key.key for key in found] == [Keys.BracketedPaste, Keys.ControlO, Keys.ControlM]
+
+
+PASTED = b"def one():\r    return 1\r\rdef two():\r\treturn 2\r"
+
+
+@pytest.mark.parametrize("at", range(34, len(PASTED)))
+def test_an_unmarked_paste_is_one_wherever_it_is_cut(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Failed before: what came late was typed, and its newlines sent it."""
+    monkeypatch.setattr(paste_input, "_SOON", 0.0)  # every piece is late
+    rest = PASTED[at:]
+    found = keyboard(PASTED[:at], rest, *([rest] if len(rest) > 1 else []))
+    if rest == b"\r":
+        assert [key.key for key in found] == [Keys.BracketedPaste, Keys.ControlM], "an Enter"
+        return
+    assert {key.key for key in found} == {Keys.BracketedPaste}
+    pastes, shown = Pastes(), ""
+    for key in found:
+        begun, ends = pastes.begun(shown) if isinstance(key.data, MorePaste) else ("", "")
+        shown = shown.removesuffix(ends) + pastes.fold(begun + key.data)
+    assert pastes.unfold(shown) == (PASTED + rest).decode().replace("\r", "\n")
+
+
+def test_a_key_that_comes_with_an_unmarked_paste_is_none_of_it() -> None:
+    """Failed before: a Ctrl-O behind a paste in one read made every newline of it an Enter."""
+    found = keyboard(PASTED + b"\x0f\r")
+    assert [key.key for key in found] == [Keys.BracketedPaste, Keys.ControlO, Keys.ControlM]
+
+
+def test_a_newline_of_two_characters_is_one_where_a_paste_is_cut() -> None:
+    first, more = keyboard(b"a line\r\n" * 10 + b"the end\r", b"\n")
+    pastes = Pastes()
+    mark = pastes.fold(first.data)
+    begun, shown = pastes.begun(f"see {mark}")
+    assert (begun, shown) == (first.data, mark)
+    assert pastes.unfold(pastes.fold(begun + more.data)) == "a line\n" * 10 + "the end\n"
+    assert pastes.begun("something else") == ("", "")
 
 
 # Turns

@@ -10,6 +10,7 @@ from prompt_toolkit.document import Document
 
 from toolrest.chat.composer.pastes import whole_lines
 from toolrest.chat.questions import Posed, Questions
+from toolrest.chat.terminal.paste_input import MorePaste
 from toolrest.own_code import tool_roots
 
 if TYPE_CHECKING:
@@ -78,9 +79,15 @@ class KeyActions:
         """A paste: text, whatever it says. An answer, which may be secret, has no mark in it."""
         self._questions.take_back()
         self._questions.key_pressed()
-        pastes = self._screen.pastes
-        text = whole_lines(data) if self._writes_answer() else pastes.fold(data)
-        self._screen.buffer.insert_text(text)
+        buffer, pastes = self._screen.buffer, self._screen.pastes
+        if self._writes_answer():
+            buffer.insert_text(whole_lines(data))
+            return
+        if isinstance(data, MorePaste):
+            begun, shown = pastes.begun(buffer.document.text_before_cursor)
+            buffer.delete_before_cursor(len(shown))
+            data = begun + data
+        buffer.insert_text(pastes.fold(data))
 
     def paste_picture(self) -> None:
         """Paste the picture that is on the clipboard."""

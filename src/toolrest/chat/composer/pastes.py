@@ -10,10 +10,27 @@ class Pastes:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._last = ("", "")
+        """The last paste as it came, and what stands for it in the text."""
 
     def fold(self, text: str) -> str:
         """The paste itself, or a mark for it when it is large."""
-        text = whole_lines(text)
+        shown = self._fold(whole_lines(text))
+        self._last = text, shown
+        return shown
+
+    def begun(self, before: str) -> tuple[str, str]:
+        """The paste that ends the text before the cursor, as it came, and what stands for it.
+
+        It comes again, with more behind it. Both are empty where something else was written since.
+        """
+        text, shown = self._last
+        if not before.endswith(shown):
+            return "", ""
+        self._texts.pop(shown, None)
+        return text, shown
+
+    def _fold(self, text: str) -> str:
         lines = text.count("\n") + 1
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
             return text
@@ -43,6 +60,7 @@ class Pastes:
     def clear(self) -> None:
         """Forget them: the text was sent."""
         self._texts.clear()
+        self._last = ("", "")
 
 
 def whole_lines(text: str) -> str:

@@ -1,20 +1,22 @@
 """Input that knows a paste also where the terminal does not mark it.
 
 A person types one key at a time, and while the chat is busy a few may come together; a longer text
-with a newline in its middle, all in one piece, is a paste, and so is what follows it at once.
+with a newline in its middle, all in one piece, is a paste. A busy machine brings it in several
+pieces: what follows a paste, with no key of the person between, is more of it.
 """
 
 from __future__ import annotations
 
 import select
+from itertools import groupby
 from time import monotonic
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
-_GOES_ON = 0.15
-"""Seconds in which more of an unmarked paste may follow."""
+_SOON = 0.15
+"""Seconds in which a newline after a paste is its last character, and not the person's Enter."""
 _LEAST = 32
 """Keys that are more than a person types while the chat is busy for a moment."""
 _MOST = 1 << 20
@@ -22,42 +24,64 @@ _TAB = KeyPress(Keys.ControlI, "\t")
 _NEWLINES = (Keys.ControlM, Keys.ControlJ)
 
 
+class MorePaste(str):
+    """More of the paste before it, which came in several pieces."""
+
+    __slots__ = ()
+
+
 class PasteInput(Vt100Input):
     """The keyboard: what arrives together is read together."""
 
-    _pasted = float("-inf")
+    _pasted: float | None = None
+    """When the last piece of an unmarked paste came; None once the person pressed a key."""
 
     def read_keys(self) -> list[KeyPress]:
-        """The keys that have arrived; an unmarked paste is one key."""
+        """The keys that have arrived; a piece of an unmarked paste is one key."""
         keys = super().read_keys()
         while keys and len(keys) < _MOST and not self.closed and self._has_more():
             more = super().read_keys()
             if not more:
                 break
             keys += more
-        now = monotonic()
-        if not is_paste(keys, goes_on=now - self._pasted < _GOES_ON):
-            if keys:
-                self._pasted = float("-inf")  # a key of the person ends it
+        found: list[KeyPress] = []
+        for is_text, run in groupby(keys, _is_text):
+            found += self._together(list(run), is_text=is_text)
+        return found
+
+    def _together(self, keys: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
+        """Keys that are all text, or none; text as a paste if it is one, or more of one."""
+        if not is_text:
+            self._pasted = None
             return keys
-        self._pasted = now
-        text = "".join("\n" if key.key in _NEWLINES else key.data for key in keys)
-        return [KeyPress(Keys.BracketedPaste, text)]
+        now = monotonic()
+        after = None if self._pasted is None else now - self._pasted
+        if is_paste(keys, after=after):
+            self._pasted = now
+            text = "".join(key.data for key in keys)
+            return [KeyPress(Keys.BracketedPaste, text if after is None else MorePaste(text))]
+        if len(keys) == 1 and after is not None and after >= _SOON:
+            self._pasted = None
+        return keys
 
     def _has_more(self) -> bool:
         return bool(select.select([self.fileno()], [], [], 0)[0])
 
 
-def is_paste(keys: list[KeyPress], *, goes_on: bool = False) -> bool:
-    """Whether keys that came together are a paste: all of them text, a newline in the middle.
+def is_paste(keys: list[KeyPress], *, after: float | None = None) -> bool:
+    """Whether text that came together is a paste: long, and with a newline in its middle.
 
-    Where a paste `goes_on`, any text is more of it.
+    `after` so many seconds since a paste it is more of that when it is several keys with a newline
+    anywhere, however late they come; and a newline, or several keys, that come at once.
     """
-    if not all(_is_text(key) for key in keys) or keys[-1:] == [_TAB]:  # Tab alone is a command
-        return False
     breaks = [at for at, key in enumerate(keys) if key.key in _NEWLINES]
-    inside = len(keys) >= _LEAST and any(0 < at < len(keys) - 1 for at in breaks)
-    return inside or (goes_on and bool(keys))
+    if after is not None:
+        several = len(keys) > 1
+        if several and breaks:
+            return True
+        if after < _SOON and (breaks or (several and keys[-1] != _TAB)):  # Tab is a command
+            return True
+    return len(keys) >= _LEAST and any(0 < at < len(keys) - 1 for at in breaks)
 
 
 def _is_text(key: KeyPress) -> bool:
