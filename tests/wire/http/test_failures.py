@@ -154,8 +154,13 @@ def test_retry_after_in_every_form() -> None:
     assert retry_after({"retry-after": "3"}) == 3
     assert retry_after({"retry-after-ms": "1500"}) == 1.5
     assert retry_after({"retry-after": "soon"}) is None
+    assert retry_after({"retry-after-ms": "1500.5"}) == 1.5005
+    assert retry_after({"retry-after": "1.5s"}) == 1.5
+    assert retry_after({"retry-after": "2, 30"}) == 2  # the header came twice
     date = formatdate(time.time() + 60, usegmt=True)
     assert 55 < (retry_after({"retry-after": date}) or 0) <= 61
+    unzoned = date.removesuffix(" GMT")
+    assert 55 < (retry_after({"retry-after": unzoned}) or 0) <= 61
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
     402: "quota",
     403: "auth",
     404: "not_found",
+    407: "auth",
     413: "context_window",
     422: "invalid_request",
     429: "rate_limit",
@@ -94,6 +95,10 @@ _WINDOW: Final = re.compile(
 _DATA: Final = re.compile(r"\A\s*(?:event:[^\n]*\n)?data:")
 """The start of a server-sent event, which some servers send as the body of an error."""
 _WAIT: Final = re.compile(r"try again in\s*(\d+(?:\.\d+)?)\s*(ms|s|seconds?)\b", re.IGNORECASE)
+_SECONDS: Final = re.compile(
+    r"([0-9]{1,300}(?:\.[0-9]{1,300})?(?:[eE][0-9]{1,4})?)\s*s?\s*(?:,|\Z)"
+)
+"""A number of seconds, as servers write it; a second value after a comma is a proxy's."""
 _VAGUE: Final = frozenset({"invalid_request", "server"})
 
 
@@ -251,10 +256,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that the server asks to wait, given as seconds, milliseconds or a date."""
     millis, value = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
     try:
-        if millis.isdecimal():
-            seconds = float(millis) / 1000
-        elif value[:1].isdigit():
-            seconds = float(value)
+        if found := _SECONDS.match(millis):
+            seconds = float(found[1]) / 1000
+        elif found := _SECONDS.match(value):
+            seconds = float(found[1])
         else:
             seconds = _until(value, time.time())
     except (ValueError, OverflowError):
@@ -266,9 +271,12 @@ def _until(date: str, now: float) -> float:
     if not date:
         raise ValueError
     # Slow to import; few servers send a date.
-    from email.utils import parsedate_to_datetime
+    from email.utils import mktime_tz, parsedate_tz
 
-    return parsedate_to_datetime(date).timestamp() - now
+    parsed = parsedate_tz(date)
+    if parsed is None:
+        raise ValueError
+    return mktime_tz(parsed) - now  # without a zone it is UTC, as HTTP has it
 
 
 def rate_limits(headers: Mapping[str, str]) -> JSONObject:
