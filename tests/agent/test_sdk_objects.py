@@ -153,7 +153,8 @@ async def test_forms_in_which_a_reply_is_held(rest: Toolrest) -> None:
 
 async def test_stream_helpers_of_the_packages(rest: Toolrest) -> None:
     """Their events have types of their own; a warning of pydantic's would fail this test."""
-    key, call = "sk-none-0123456789", [Say("hm"), Call("weather", {"city": "Oslo"})]
+    key = "sk-none-0123456789"
+    call: list[Any] = [Say("hm"), Call("weather", {"city": "Oslo"})]
     async with ScriptedServer([call] * 3) as server:
         host = server.url.removesuffix("/v1")
         async with (

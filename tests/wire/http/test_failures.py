@@ -84,6 +84,15 @@ URL = "http://127.0.0.1:1/v1/x"
             "no_images",
         ),
         (404, {"error": {"message": "No endpoints found that support image input"}}, "no_images"),
+        # vLLM, Ollama, DeepSeek, xAI
+        (400, {"error": {"message": "At most 0 image(s) may be provided"}}, "no_images"),
+        (500, {"error": "this model is missing data required for image input"}, "no_images"),
+        (422, "messages[1]: unknown variant `image_url`, expected `text`", "no_images"),
+        (400, {"error": "Image inputs are not supported by this model."}, "no_images"),
+        # Groq, Copilot, Alibaba
+        (400, "Please reduce the length of the messages or completion.", "context_window"),
+        (400, "prompt token count of 140000 exceeds the limit of 128000", "context_window"),
+        (400, "Range of input length should be [1, 30720]", "context_window"),
         (422, {"detail": [{"msg": "field required"}]}, "invalid_request"),
         # A server-sent event as the body of an error.
         (

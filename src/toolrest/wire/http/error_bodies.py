@@ -65,7 +65,8 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
 _FULL: Final = re.compile(
     r"maximum context length|context window|context length|prompt is too long"
     r"|exceeds? (the )?(available )?context|context[_ ]size|input is too long|too many tokens"
-    r"|maximum number of tokens allowed|maximum prompt length",
+    r"|maximum number of tokens allowed|maximum prompt length|token count of \d+ exceeds"
+    r"|reduce the length of the (messages|prompt|input)|range of input length should be",
     re.IGNORECASE,
 )
 _BAD_IMAGE: Final = re.compile(
@@ -76,7 +77,9 @@ _BAD_IMAGE: Final = re.compile(
 _NO_IMAGES: Final = re.compile(
     r"image input is not supported|mmproj|\bsupport(s|ed)? image|not support (vision|multimodal)"
     r"|image_url.{0,80}(only|not) supported|not a (multimodal|vision) model"
-    r"|(images?|vision|multimodal)( input)? (is|are) not (supported|enabled)",
+    r"|(images?|vision|multimodal)( inputs?)? (is|are) not (supported|enabled)|at most 0 image"
+    r"|missing data required for image|unknown variant .image|not have vision"
+    r"|unsupported content (type|part).{0,20}image",
     re.IGNORECASE,
 )
 _BAD_REASONING: Final = re.compile(
