@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.wire.conftest import user
-from tests.wire.http.test_transport import CHUNKED, answering, serving
+from tests.wire.http.test_transport import CHUNKED, answering, read_request, serving
 
 from toolrest.config.schema.families import ModelWire
 from toolrest.wire import client
-from toolrest.wire.model import ItemDone, ModelError, ModelRequest
+from toolrest.wire.model import ItemDone, ModelError, ModelRequest, Notice
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for
 
@@ -42,18 +44,23 @@ def typed(kind: bytes, body: bytes) -> bytes:
     return head + (b"content-type: " + kind + b"\r\n" if kind else b"") + b"\r\n" + body
 
 
-async def ask(wire: ModelWire, raw: bytes, *, hold: bool = False) -> list[Any]:
-    """The text or the arguments of each item of a reply."""
+async def ask(
+    wire: ModelWire, raw: bytes, *, hold: bool = False, items: list[Any] | None = None
+) -> list[Any]:
+    """The text or the arguments of each item of a reply; `items` has them also of a broken one."""
+    items = [] if items is None else items
     async with serving(answering(raw, hold=hold)) as url:
         provider = Provider("odd", url, wire, request_max_retries=0)
         model = client_for(provider, "m")
         model.context_window = 1000  # it is not asked for
         try:
-            events = [event async for event in model.stream(ModelRequest("m", [user("?")]))]
+            async for event in model.stream(ModelRequest("m", [user("?")])):
+                if isinstance(event, ItemDone):
+                    item = event.item
+                    items.append(item.get("arguments") or item["content"][0]["text"])
         finally:
             await model.aclose()
-    items = [event.item for event in events if isinstance(event, ItemDone)]
-    return [i["arguments"] if "arguments" in i else i["content"][0]["text"] for i in items]
+    return items
 
 
 def anthropic(*, stops: bool = True, ends: bool = True) -> bytes:
@@ -78,7 +85,23 @@ DOCUMENT = json.dumps(
     {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}
 ).encode()
 WHOLE = {"type": "response.completed", "response": {"id": "r", "output": [MESSAGE, CALL]}}
+CAFE = chunk({"content": "café"})
+LATIN = json.dumps(CAFE, ensure_ascii=False).encode("latin-1")
+LINES = b"".join(json.dumps(each).encode() + b"\n" for each in TEXT)
 READ: dict[str, tuple[ModelWire, bytes, list[str]]] = {
+    "lines that end in CR": ("chat", chunked(sent(*TEXT).replace(b"\n", b"\r")), ["x"]),
+    "a byte that is not UTF-8": ("chat", chunked(sent(LATIN, chunk(finish="stop"))), ["caf\ufffd"]),
+    "lines of JSON": ("chat", typed(b"application/x-ndjson", LINES), ["x"]),
+    "a document after a byte order mark": (
+        "chat",
+        typed(b"application/json", b"\xef\xbb\xbf" + DOCUMENT),
+        ["x"],
+    ),
+    "a document with a byte that is not UTF-8": (
+        "chat",
+        typed(b"application/json", DOCUMENT.replace(b'"x"', b'"\xe9"')),
+        ["\ufffd"],
+    ),
     "a finish reason with every chunk": (
         "chat",
         chunked(sent(chunk({"content": "x"}, "stop"), chunk({"content": "y"}, "stop"), b"[DONE]")),
@@ -114,6 +137,95 @@ READ: dict[str, tuple[ModelWire, bytes, list[str]]] = {
 async def test_nothing_of_a_reply_is_lost(name: str) -> None:
     wire, raw, expected = READ[name]
     assert await ask(wire, raw) == expected
+
+
+async def test_events_in_bytes_one_by_one_whatever_their_type_is_said_to_be() -> None:
+    head = CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-type: application/json\r\n\r\n")
+    pieces = [b"1\r\n%c\r\n" % byte for byte in sent(*TEXT)]
+    assert await ask("chat", b"".join([head, *pieces, b"0\r\n\r\n"])) == ["x"]
+
+
+async def answers(*replies: bytes) -> AsyncIterator[list[Any]]:
+    """What one model makes of each reply in turn: its items and notices, or an error."""
+    left = list(replies)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(left.pop(0))
+
+    async with serving(handler) as url:
+        model = client_for(Provider("odd", url, "chat", request_max_retries=0), "m")
+        model.context_window = 1000
+        for _ in replies:
+            made: list[Any] = []
+            try:
+                async for event in model.stream(ModelRequest("m", [user("?")])):
+                    if isinstance(event, ItemDone | Notice):
+                        made.append(getattr(event, "item", event))
+            except ModelError as error:
+                made.append(error)
+            yield made
+        await model.aclose()
+
+
+BARE = chunked(sent(chunk({"content": "I will now"})))
+
+
+async def test_a_stream_that_ends_without_saying_how_was_cut() -> None:
+    """It used to count as whole: half an answer ended the turn as if it were all of it."""
+    seen = [made async for made in answers(chunked(sent(*TEXT)), BARE, BARE, BARE)]
+    assert len(seen[0]) == 1
+    for (error,) in seen[1:]:
+        assert error.kind == "stream"
+        assert error.retryable
+
+
+async def test_a_server_that_never_says_how_a_reply_ends_is_believed_the_second_time() -> None:
+    seen = [made async for made in answers(BARE, BARE, BARE, chunked(sent(*TEXT)), BARE)]
+    assert [len(made) for made in seen] == [1, 2, 1, 1, 1]
+    assert isinstance(seen[0][0], ModelError)
+    assert "without a finish reason" in seen[1][0].text
+    assert seen[2][0]["content"][0]["text"] == "I will now"
+    assert isinstance(seen[4][0], ModelError)  # now it has said so once
+
+
+@pytest.mark.parametrize("more", [[], [chunk({"tool_calls": [{"index": 1, "id": "d"}]})]])
+async def test_whole_calls_of_a_cut_stream_are_kept(more: list[Any]) -> None:
+    raw = chunked(sent(chunk({"content": "x"}), chunk(LATE), *more))
+    async for made in answers(raw):
+        message, call, error = made
+        assert (message["type"], call["arguments"]) == ("message", '{"a":1}')
+        assert error.retryable
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+async def test_a_call_that_the_server_calls_unfinished_is_not_made(at_the_end: bool) -> None:
+    cut = {
+        "type": "custom_tool_call",
+        "call_id": "d",
+        "name": "g",
+        "input": "rm -r a",
+        "status": "incomplete",
+    }
+    output = [{"type": "response.output_item.done", "item": item} for item in (CALL, cut)]
+    response = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    last = {"type": "response.incomplete", "response": response}
+    raw = chunked(sent(*output, last))
+    if at_the_end:
+        document = json.dumps({**response, "output": [CALL, cut]}).encode()
+        raw = typed(b"application/json", document)
+    items: list[str] = []
+    with pytest.raises(ModelError) as caught:
+        await ask("responses", raw, items=items)
+    assert caught.value.kind == "incomplete"
+    assert items == ['{"a":1}']
+
+
+async def test_what_a_filter_stopped_is_not_called_too_long() -> None:
+    response = {"incomplete_details": {"reason": "content_filter"}}
+    with pytest.raises(ModelError, match="content filter") as caught:
+        await ask("responses", chunked(sent({"type": "response.incomplete", "response": response})))
+    assert caught.value.kind == "policy"
 
 
 @pytest.mark.parametrize(

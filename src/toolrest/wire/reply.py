@@ -24,11 +24,8 @@ class Parser(ABC):
 
     def feed(self, data: bytes) -> Iterator[ModelEvent]:
         """The events of one server-sent event; what is not JSON is skipped."""
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return iter(())
-        return self.take(value) if isinstance(value, dict) else iter(())
+        value = _object(data)
+        return iter(()) if value is None else self.take(value)
 
     @abstractmethod
     def take(self, event: JSONObject) -> Iterator[ModelEvent]:
@@ -79,7 +76,7 @@ class Body:
         """The last events up to `Completed`, when nothing more comes; ModelError without it."""
         parser = self._parser
         if self._document is not None:
-            yield from parser.whole(_object(self._document))
+            yield from self._end_of_document(self._document)
         else:
             for data in self._stream.flush():
                 yield from parser.feed(data)
@@ -89,12 +86,26 @@ class Body:
             raise ModelError("stream", "stream closed before response.completed")
         yield parser.completed
 
+    def _end_of_document(self, document: bytearray) -> Iterator[ModelEvent]:
+        """The events of one object, or of the events that a server sent as lines of JSON."""
+        value = _object(document)
+        if value is not None:
+            yield from self._parser.whole(value)
+            return
+        rows = [_object(line) for line in document.splitlines() if line.strip()]
+        if len(rows) < 2 or rows[0] is None:
+            raise ModelError("stream", "the server answered with JSON that cannot be read")
+        for row in rows:
+            if row is not None and self._parser.completed is None:
+                yield from self._parser.take(row)
+        if self._parser.completed is None:
+            yield from self._parser.end()
 
-def _object(document: bytearray) -> JSONObject:
+
+def _object(data: bytes | bytearray) -> JSONObject | None:
+    """The JSON object in some bytes, None if it is none; a wrong byte costs its character only."""
     try:
-        value = json.loads(document)
+        value = json.loads(data.decode("utf-8", "replace").removeprefix("\ufeff"))
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ModelError("stream", "the server answered with JSON that cannot be read")
-    return value
+        return None
+    return value if isinstance(value, dict) else None

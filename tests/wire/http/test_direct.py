@@ -72,6 +72,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
         b"HTTP/1.0 200 OK\r\n\r\nhello",
         b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"content-length:5\r\n\r\nhello",
         OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello", mtime=0),
+        OK + b"Content-Encoding: x-gzip\r\n\r\n" + gzip.compress(b"he") + gzip.compress(b"llo"),
     ],
 )
 async def test_answers_in_every_form(answer: bytes) -> None:

@@ -84,6 +84,15 @@ URL = "http://127.0.0.1:1/v1/x"
             "no_images",
         ),
         (404, {"error": {"message": "No endpoints found that support image input"}}, "no_images"),
+        # vLLM, Ollama, DeepSeek, xAI
+        (400, {"error": {"message": "At most 0 image(s) may be provided"}}, "no_images"),
+        (500, {"error": "this model is missing data required for image input"}, "no_images"),
+        (422, "messages[1]: unknown variant `image_url`, expected `text`", "no_images"),
+        (400, {"error": "Image inputs are not supported by this model."}, "no_images"),
+        # Groq, Copilot, Alibaba
+        (400, "Please reduce the length of the messages or completion.", "context_window"),
+        (400, "prompt token count of 140000 exceeds the limit of 128000", "context_window"),
+        (400, "Range of input length should be [1, 30720]", "context_window"),
         (422, {"detail": [{"msg": "field required"}]}, "invalid_request"),
         # A server-sent event as the body of an error.
         (
@@ -154,8 +163,13 @@ def test_retry_after_in_every_form() -> None:
     assert retry_after({"retry-after": "3"}) == 3
     assert retry_after({"retry-after-ms": "1500"}) == 1.5
     assert retry_after({"retry-after": "soon"}) is None
+    assert retry_after({"retry-after-ms": "1500.5"}) == 1.5005
+    assert retry_after({"retry-after": "1.5s"}) == 1.5
+    assert retry_after({"retry-after": "2, 30"}) == 2  # the header came twice
     date = formatdate(time.time() + 60, usegmt=True)
     assert 55 < (retry_after({"retry-after": date}) or 0) <= 61
+    unzoned = date.removesuffix(" GMT")
+    assert 55 < (retry_after({"retry-after": unzoned}) or 0) <= 61
 
 
 @pytest.mark.parametrize(

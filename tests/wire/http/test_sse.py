@@ -26,7 +26,7 @@ def read(chunks: list[bytes]) -> list[bytes]:
         st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), min_size=1), max_size=6
     ),
     st.lists(st.integers(0, 5000)),
-    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["\n", "\r\n", "\r"]),
 )
 def test_events_survive_any_chunking(texts: list[str], cuts: list[int], end: str) -> None:
     stream = "".join(f"event: x{end}data: {text}{end}{end}" for text in texts).encode()
@@ -44,6 +44,14 @@ def test_what_servers_really_send() -> None:
         b"data: one\ndata: two\n\ndata: [DONE]"
     )
     assert read([stream]) == [b"{}", b"one\ntwo", b"[DONE]"]
+
+
+def test_a_byte_order_mark_is_one_only_at_the_start() -> None:
+    mark = "\ufeff".encode()
+    stream = mark + b"data: a\n\n" + mark + b"data: b\n\ndata: c\n\n"
+    assert (
+        read([stream]) == read([stream[at : at + 1] for at in range(len(stream))]) == [b"a", b"c"]
+    )
 
 
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

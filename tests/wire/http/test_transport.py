@@ -167,6 +167,23 @@ async def test_what_is_asked_arrives(kind: Any) -> None:
     assert rest == body
 
 
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_refusal_of_a_request_that_is_too_large_to_be_read(closes: bool) -> None:
+    """The answer used to be looked for only when everything was sent, which never came."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        await writer.drain()
+        if not closes:
+            await asyncio.Event().wait()
+
+    async with serving(handler) as url:
+        transport = make(Direct)
+        assert await fetch(transport, url, b"x" * 20_000_000) == (413, b"big")
+        await transport.aclose()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_refusal_before_the_body_was_read(kind: Any) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

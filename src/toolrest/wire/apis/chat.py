@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
-from toolrest.wire.apis.chat_stream import ChatParser
+from toolrest.wire.apis.chat_stream import ChatParser, Endings
 from toolrest.wire.apis.output_format import response_format, schema_in_words
 from toolrest.wire.client import HttpModel, array
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
+from toolrest.wire.provider import Provider
 from toolrest.wire.reply import Parser
 
 
@@ -23,6 +24,10 @@ class ChatModel(HttpModel):
 
     wire: Wire = "chat"
     path = "chat/completions"
+
+    def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
+        super().__init__(provider, name, context_window=context_window)
+        self._endings = Endings()
 
     def encoder(self) -> EncodedHistory:
         """Items as messages."""
@@ -81,6 +86,7 @@ class ChatModel(HttpModel):
             self.provider.profile,
             schemas_of(callable_tools),
             limited=self.most(request) is not None,
+            endings=self._endings,
         )
 
 

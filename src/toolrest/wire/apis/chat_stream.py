@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
 from toolrest.wire.apis.calls_in_text import text_calls
 from toolrest.wire.apis.chat_calls import CallAssembler, Slot, is_object
@@ -18,6 +20,7 @@ from toolrest.wire.model import (
     ItemStarted,
     ModelError,
     ModelEvent,
+    Notice,
     ReasoningDelta,
     TextDelta,
     Usage,
@@ -29,6 +32,17 @@ _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinki
 _THINK: Final = ("<think>", "</think>")
 
 
+class Endings(Struct):
+    """How the streams of one server end, learned from those that were read.
+
+    A stream without a finish reason and without `[DONE]` was cut, unless the server has never sent
+    either: the second one in a row is believed.
+    """
+
+    are_marked: bool = False
+    unmarked: int = 0
+
+
 class ChatParser(Parser):
     """The parser of chunks; items come at the end, when nothing can be added to them."""
 
@@ -38,10 +52,12 @@ class ChatParser(Parser):
         schemas: Mapping[str, Mapping[str, Any]],
         *,
         limited: bool = False,
+        endings: Endings | None = None,
     ) -> None:
         self._profile = profile
         self._schemas = schemas
         self._limited = limited
+        self._endings = Endings() if endings is None else endings
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._field = ""
@@ -55,6 +71,7 @@ class ChatParser(Parser):
     def feed(self, data: bytes) -> Iterator[ModelEvent]:
         """The events of one server-sent event; `[DONE]` is the end."""
         if data.strip() in (b"[DONE]", b"DONE"):
+            self._endings.are_marked = True
             return self._done()
         return super().feed(data)
 
@@ -82,7 +99,7 @@ class ChatParser(Parser):
         if isinstance(finish, str) and finish:
             # Some servers send one with every chunk, or text and calls after it.
             self._finish = finish
-            self.is_ending = True
+            self.is_ending = self._endings.are_marked = True
 
     def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
         """Take the parts of a whole message that its deltas did not have."""
@@ -148,11 +165,28 @@ class ChatParser(Parser):
         self.completed = Completed(self._id, self._usage)
 
     def end(self) -> Iterator[ModelEvent]:
-        """Complete a stream that ended without `[DONE]`; one that broke off never comes here."""
-        whole = all(is_object(slot.arguments) for slot in self._calls.slots)
-        if self._finish is None and not (whole and (self._text or self._calls.slots)):
-            raise ModelError("stream", "stream closed before the answer was finished")
+        """Complete a stream that ended without `[DONE]`; of a cut one only whole calls count."""
+        if self._finish is None:
+            yield from self._unmarked_end()
         yield from self._done()
+
+    def _unmarked_end(self) -> Iterator[ModelEvent]:
+        """Nothing if this may be how the server ends a reply, else its whole calls and an error."""
+        slots, endings = self._calls.slots, self._endings
+        whole = [slot for slot in slots if is_object(slot.arguments)]
+        if (self._text or slots) and len(whole) == len(slots) and not endings.are_marked:
+            endings.unmarked += 1
+            if endings.unmarked == 2:
+                yield Notice(
+                    "the server ends its answers without a finish reason: "
+                    "a cut one cannot be told from a whole one"
+                )
+            if endings.unmarked > 1:
+                return
+        self._calls.slots = whole
+        if whole:
+            yield from self._flush()
+        raise ModelError("stream", "stream closed before the answer was finished")
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
         """The events of a completion that was not streamed."""

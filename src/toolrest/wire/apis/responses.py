@@ -11,6 +11,7 @@ from toolrest.wire.client import HttpModel, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.pairing import is_call
 from toolrest.wire.items.parts import leading_texts, without_images
 from toolrest.wire.model import (
     ArgumentsDelta,
@@ -200,6 +201,7 @@ class ResponsesParser(Parser):
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[str, str]] = {}
+        self._unfinished: list[JSONObject] = []
         self._failure: ModelError | None = None
         self._has_items = False
 
@@ -207,10 +209,7 @@ class ResponsesParser(Parser):
         """The events of one server-sent event."""
         kind = event.get("type")
         if kind == "response.output_item.done":
-            item = event.get("item")
-            if _is_item(item):
-                self._has_items = True
-                yield ItemDone(_received(item))
+            yield from self._done(event.get("item"))
         elif kind in ("response.completed", "response.done"):
             yield from self._unseen(event.get("response"))
             self._complete(event.get("response"), strict=kind == "response.completed")
@@ -225,6 +224,16 @@ class ResponsesParser(Parser):
         elif event.get("error") or ("code" in event and "message" in event):
             self._fail(event)  # of servers that know no type for it
 
+    def _done(self, item: Any) -> Iterator[ModelEvent]:
+        """The item; a call that the server marks as unfinished counts if the reply is complete."""
+        if not _is_item(item):
+            return
+        self._has_items = True
+        if _is_cut_call(item):
+            self._unfinished.append(item)
+        else:
+            yield ItemDone(_received(item))
+
     def _fail(self, event: JSONObject) -> None:
         self._failure = _failure(event)
         self.is_ending = True
@@ -232,8 +241,13 @@ class ResponsesParser(Parser):
     def _unseen(self, response: Any) -> Iterator[ModelEvent]:
         """The items of a whole response, from a server that sent none of them by itself."""
         output = response.get("output") if isinstance(response, dict) else None
-        if not self._has_items and self._failure is None and isinstance(output, list):
-            yield from (ItemDone(_received(item)) for item in output if _is_item(item))
+        if self._failure is not None:
+            return
+        if not self._has_items and isinstance(output, list):
+            for item in output:
+                yield from self._done(item)
+        if not isinstance(response, dict) or response.get("status") != "incomplete":
+            yield from (ItemDone(_received(item)) for item in self._unfinished)
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):
@@ -295,6 +309,10 @@ def _is_item(value: Any) -> TypeGuard[JSONObject]:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
+def _is_cut_call(item: JSONObject) -> bool:
+    return item.get("status") == "incomplete" and is_call(item)
+
+
 def _received(item: JSONObject) -> JSONObject:
     """A server's item; the arguments of a function are text, as the API wants them back."""
     item = _without_ours(item)
@@ -337,6 +355,8 @@ def _failure(event: JSONObject) -> ModelError:
 def _incomplete(response: Any) -> ModelError:
     details = response.get("incomplete_details") if isinstance(response, dict) else None
     reason = details.get("reason") if isinstance(details, dict) else None
+    if reason == "content_filter":
+        return ModelError("policy", "the server's content filter stopped the answer")
     return ModelError("incomplete", f"Incomplete response returned, reason: {reason or 'unknown'}")
 
 

@@ -65,9 +65,10 @@ def wire_of(event: Mapping[str, Any]) -> Wire | None:
 
 def _parser(wire: Wire) -> Parser:
     if wire == "chat":
-        from toolrest.wire.apis.chat_stream import ChatParser
+        from toolrest.wire.apis.chat_stream import ChatParser, Endings
 
-        return ChatParser(OPENAI, {})
+        # Whoever read the stream has its finish reason, or knows that the server sends none.
+        return ChatParser(OPENAI, {}, endings=Endings(unmarked=2))
     if wire == "responses":
         from toolrest.wire.apis.responses import ResponsesParser
 

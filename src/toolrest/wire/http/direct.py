@@ -118,6 +118,8 @@ class _Connection:
         http = self._http
         if (http.our_state, http.their_state) != (h11.DONE, h11.DONE) or http.trailing_data[0]:
             return False
+        if self._writer.transport.get_write_buffer_size():
+            return False  # answered before the whole request was sent
         http.start_next_cycle()
         return True
 
@@ -136,8 +138,8 @@ class _Connection:
         send = self._http.send
         try:
             self._writer.write(send(request) + send(h11.Data(data=body)) + send(h11.EndOfMessage()))
+            # Not drained first: a server may refuse a large request without reading it.
             async with asyncio.timeout(self._idle):
-                await self._writer.drain()
                 while not isinstance(event := await self._next_event(), h11.Response):
                     pass  # 100 Continue and its like
                 return event
@@ -192,11 +194,11 @@ class DirectResponse:
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
         """The body, decompressed."""
-        decoder = _decoder(self.headers.get("content-encoding", "").lower())
+        unpacker = _unpacker(self.headers.get("content-encoding", "").lower())
         while (piece := await self.connection.read()) is not None:
-            if data := piece if decoder is None else _unpacked(decoder, piece):
+            if data := piece if unpacker is None else unpacker.feed(piece):
                 yield data
-        if decoder is not None and not decoder.eof:
+        if unpacker is not None and not unpacker.is_whole:
             raise Broken("the answer ended before it was complete")
 
 
@@ -221,20 +223,35 @@ def _request(method: str, url: HttpUrl, body: bytes, headers: Mapping[str, str])
         raise ValueError("a header of the request is not valid in HTTP") from None
 
 
-def _decoder(encoding: str) -> Any:
+def _unpacker(encoding: str) -> _Unpacker | None:
     if encoding in ("", "identity"):
         return None
-    if encoding not in ("gzip", "deflate"):
+    if encoding not in ("gzip", "x-gzip", "deflate"):
         raise Broken(f"the answer is packed as {encoding!r}, which was not asked for")
-    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    return _Unpacker()
 
 
-def _unpacked(decoder: Any, piece: bytes) -> bytes:
-    try:
-        data: bytes = decoder.decompress(piece)
-    except zlib.error as error:
-        raise Broken(f"the answer cannot be unpacked: {error}") from None
-    return data
+class _Unpacker:
+    """Packed pieces to plain ones; some servers pack each piece by itself."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._part = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+        self.is_whole = False
+
+    def feed(self, piece: bytes) -> bytes:
+        data = bytearray()
+        try:
+            while piece:
+                if self.is_whole:
+                    self._begin()
+                data += self._part.decompress(piece)
+                self.is_whole, piece = self._part.eof, self._part.unused_data
+        except zlib.error as error:
+            raise Broken(f"the answer cannot be unpacked: {error}") from None
+        return bytes(data)
 
 
 def _tls_context() -> ssl.SSLContext:

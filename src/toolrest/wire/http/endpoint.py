@@ -29,8 +29,12 @@ from toolrest.wire.provider import Provider
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20
+_REFUSAL_WAIT: Final = 10.0
+"""Seconds for the words of a refusal, whose status is known already."""
 _VERSION: Final = re.compile(r"/v\d|/api\b|/openai\b")
-_EVENT: Final = re.compile(rb"(data|event|id|retry)?:")
+_EVENT_BEGINS: Final = b":deir\xef"
+"""The first byte of a comment, `data`, `event`, `id`, `retry` or a byte order mark."""
+_PROXY_HINT: Final = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 # Some servers keep the connection open after their last event: the longest wait for its end.
 _GOODBYE: Final = 0.02
 
@@ -45,10 +49,9 @@ class Opened(Struct):
 
         Some servers name the wrong type, or none.
         """
-        if _EVENT.match(start):
-            return True
-        is_json = "json" in self.headers.get("content-type", "").split(";")[0]
-        return not is_json and not start.startswith(b"{")
+        if "json" in self.headers.get("content-type", "").split(";")[0]:
+            return start[:1] in _EVENT_BEGINS and not start.startswith(b"\xef\xbb\xbf{")
+        return not start.startswith((b"{", b"\xef\xbb\xbf{"))
 
 
 Part: TypeAlias = "Retrying | Opened | bytes"
@@ -117,13 +120,12 @@ class Http:
         except TransportError as error:
             raise self._unreachable(path, error) from None
         except ValueError as error:
-            where = self.provider.shown_url(path)
-            raise ModelError("unreachable", f"{where}: {error}", retryable=False) from None
+            raise self._unusable(path, error) from None
 
     async def _check(self, path: str, response: HttpResponse) -> None:
         if response.status_code < 300:
             return
-        body = await _read(response, _LONGEST_ERROR)
+        body = await _read_error(response)
         provider = self.provider
         error = error_of_status(
             response.status_code,
@@ -133,7 +135,9 @@ class Http:
             provider.wire,
         )
         error.message = provider.without_secrets(error.message)
-        if error.kind == "auth":
+        if error.status == 407:
+            error.message += f" ({_PROXY_HINT})"
+        elif error.kind == "auth":
             error.message += f" ({_key_hint(provider)})"
         elif error.status in (404, 405):
             error.message += _address_hint(provider)
@@ -152,8 +156,13 @@ class Http:
             return ModelError("stream", f"the connection to {where} broke: {problem}")
         hint = f"check base_url of the provider {self.provider.id!r} and that the server is up"
         if isinstance(error, ProxyFailed):
-            hint = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+            hint = f"{hint}; {_PROXY_HINT}"
         return ModelError("unreachable", f"cannot reach {where}: {problem}; {hint}")
+
+    def _unusable(self, path: str, error: ValueError) -> ModelError:
+        """An address, header or proxy that no request can be made with."""
+        where = self.provider.shown_url(path)
+        return ModelError("unreachable", f"{where}: {error}", retryable=False)
 
     async def get_json(self, path: str, headers: Mapping[str, str]) -> Any:
         """Get one small JSON document."""
@@ -164,6 +173,8 @@ class Http:
                 body = await _read(response, _LONGEST_ANSWER)
         except TransportError as error:
             raise self._unreachable(path, error) from None
+        except ValueError as error:
+            raise self._unusable(path, error) from None
         try:
             return json.loads(body)
         except ValueError:
@@ -234,11 +245,21 @@ def _address_hint(provider: Provider) -> str:
     )
 
 
-async def _read(response: HttpResponse, most: int) -> bytes:
-    body = bytearray()
+async def _read(response: HttpResponse, most: int, body: bytearray | None = None) -> bytes:
+    body = bytearray() if body is None else body
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
             body += chunk
             if len(body) >= most:
                 break
     return bytes(body[:most])
+
+
+async def _read_error(response: HttpResponse) -> bytes:
+    """What can be read of a refusal's body: its status counts however its words end."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_REFUSAL_WAIT):
+            return await _read(response, _LONGEST_ERROR, body)
+    except (TimeoutError, TransportError):
+        return bytes(body[:_LONGEST_ERROR])

@@ -54,6 +54,7 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
     402: "quota",
     403: "auth",
     404: "not_found",
+    407: "auth",
     413: "context_window",
     422: "invalid_request",
     429: "rate_limit",
@@ -64,7 +65,8 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
 _FULL: Final = re.compile(
     r"maximum context length|context window|context length|prompt is too long"
     r"|exceeds? (the )?(available )?context|context[_ ]size|input is too long|too many tokens"
-    r"|maximum number of tokens allowed|maximum prompt length",
+    r"|maximum number of tokens allowed|maximum prompt length|token count of \d+ exceeds"
+    r"|reduce the length of the (messages|prompt|input)|range of input length should be",
     re.IGNORECASE,
 )
 _BAD_IMAGE: Final = re.compile(
@@ -75,7 +77,9 @@ _BAD_IMAGE: Final = re.compile(
 _NO_IMAGES: Final = re.compile(
     r"image input is not supported|mmproj|\bsupport(s|ed)? image|not support (vision|multimodal)"
     r"|image_url.{0,80}(only|not) supported|not a (multimodal|vision) model"
-    r"|(images?|vision|multimodal)( input)? (is|are) not (supported|enabled)",
+    r"|(images?|vision|multimodal)( inputs?)? (is|are) not (supported|enabled)|at most 0 image"
+    r"|missing data required for image|unknown variant .image|not have vision"
+    r"|unsupported content (type|part).{0,20}image",
     re.IGNORECASE,
 )
 _BAD_REASONING: Final = re.compile(
@@ -94,6 +98,10 @@ _WINDOW: Final = re.compile(
 _DATA: Final = re.compile(r"\A\s*(?:event:[^\n]*\n)?data:")
 """The start of a server-sent event, which some servers send as the body of an error."""
 _WAIT: Final = re.compile(r"try again in\s*(\d+(?:\.\d+)?)\s*(ms|s|seconds?)\b", re.IGNORECASE)
+_SECONDS: Final = re.compile(
+    r"([0-9]{1,300}(?:\.[0-9]{1,300})?(?:[eE][0-9]{1,4})?)\s*s?\s*(?:,|\Z)"
+)
+"""A number of seconds, as servers write it; a second value after a comma is a proxy's."""
 _VAGUE: Final = frozenset({"invalid_request", "server"})
 
 
@@ -251,10 +259,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that the server asks to wait, given as seconds, milliseconds or a date."""
     millis, value = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
     try:
-        if millis.isdecimal():
-            seconds = float(millis) / 1000
-        elif value[:1].isdigit():
-            seconds = float(value)
+        if found := _SECONDS.match(millis):
+            seconds = float(found[1]) / 1000
+        elif found := _SECONDS.match(value):
+            seconds = float(found[1])
         else:
             seconds = _until(value, time.time())
     except (ValueError, OverflowError):
@@ -266,9 +274,12 @@ def _until(date: str, now: float) -> float:
     if not date:
         raise ValueError
     # Slow to import; few servers send a date.
-    from email.utils import parsedate_to_datetime
+    from email.utils import mktime_tz, parsedate_tz
 
-    return parsedate_to_datetime(date).timestamp() - now
+    parsed = parsedate_tz(date)
+    if parsed is None:
+        raise ValueError
+    return mktime_tz(parsed) - now  # without a zone it is UTC, as HTTP has it
 
 
 def rate_limits(headers: Mapping[str, str]) -> JSONObject:

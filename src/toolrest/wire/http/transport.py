@@ -16,7 +16,7 @@ class Unreachable(TransportError):
 
 
 class ProxyFailed(Unreachable):
-    """The proxy refused the request."""
+    """The proxy refused the request, or what it stands before could not be reached."""
 
 
 class Broken(TransportError):

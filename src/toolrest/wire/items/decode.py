@@ -45,8 +45,8 @@ Object = Mapping[str, Any]
 def calls_in(reply: object) -> list[CallItem]:
     """The tool calls of a reply, in order; never raises.
 
-    Takes a Responses item, a list of them or a whole response; a Chat Completions message, a
-    completion or a list of `tool_calls`; an Anthropic message, content list or block; MCP's
+    Takes a Responses item, a list of them or a whole response; a Chat Completions message, choice,
+    completion or list of `tool_calls`; an Anthropic message, content list or block; MCP's
     `tools/call` request or its params; SDK objects (anything with `model_dump`) and our own
     items. Of several choices the first with calls counts.
     """
@@ -92,6 +92,9 @@ def _calls_in_message(value: Object, depth: int) -> Iterator[CallItem]:
     if isinstance(choices, list | tuple):
         found = (list(_choice(choice)) for choice in choices)
         yield from next(filter(None, found), [])
+        return
+    if "role" not in value and isinstance(plain(value.get("message")), Mapping):
+        yield from _choice(value)
         return
     if value.get("type") not in (None, "message") or value.get("role") not in (None, "assistant"):
         return
@@ -273,6 +276,8 @@ def _custom_call(head: _Head, body: Object) -> CallItem:
         return head.malformed(head.problem)
     if not isinstance(text, str):
         return head.malformed(f"{head.what}: `input` must be a string, not {_kind(text)}")
+    if body.get("status") == "incomplete":  # cut JSON shows by itself, cut text does not
+        return head.malformed(f"{head.what}: `input` was cut off; call it again, perhaps in parts")
     return CustomToolCall(head.call_id, head.name, text, head.wire)
 
 
@@ -287,7 +292,12 @@ def plain(value: object) -> Any:
     if dump is None or not callable(dump) or isinstance(value, type):
         return value
     try:
-        return dump()
+        try:
+            return dump(
+                warnings=False
+            )  # pydantic's, of events whose types its SDK declares loosely
+        except TypeError:
+            return dump()
     except Exception:
         return None
 
