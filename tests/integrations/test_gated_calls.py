@@ -62,6 +62,24 @@ async def test_an_approval_is_not_for_another_call(tmp_path: Path) -> None:
     assert RAN == []
 
 
+async def test_an_approval_for_other_arguments_is_none_for_the_call_that_was_held(
+    tmp_path: Path,
+) -> None:
+    """The framework's user altered the call; what is shown then is the altered one."""
+    async with session(tmp_path) as rest:
+        calls = GatedCalls(rest)
+        assert isinstance(await calls.call(call("A7")), PendingApproval)
+        altered = await calls.resume(call("B8"))
+        assert isinstance(altered, PendingApproval)
+        assert [pending.id for pending in rest.pending] == [altered.id]
+        again = await calls.resume(call("A7"))
+        assert isinstance(again, PendingApproval)
+        assert RAN == []
+        output = await calls.resume(call("A7"))
+        assert isinstance(output, ToolOutput)
+    assert RAN == ["A7"]
+
+
 async def test_the_same_call_twice_is_two_approvals(tmp_path: Path) -> None:
     async with session(tmp_path) as rest:
         calls = GatedCalls(rest)
@@ -172,6 +190,25 @@ async def test_calls_that_a_framework_rejects_do_not_pile_up(
         output = await calls.finish(call(call_id="c6"), approved=True)
         assert output.text == "refunded A7"
         assert [pending.call_id for pending in rest.pending] == ["c4", "c5"]
+
+
+async def test_held_calls_that_a_framework_rejects_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pydantic-ai answers a rejected call itself; after 200 of them no call could be approved."""
+    monkeypatch.setattr("toolrest.integrations.gated_calls._MOST_HELD", 3)
+    monkeypatch.setattr("toolrest.gate.approval.pending_store._MOST_OPEN", 5)
+    async with session(tmp_path) as rest:
+        calls = GatedCalls(rest)
+        for number in range(7):
+            assert isinstance(await calls.call(call(call_id=f"c{number}")), PendingApproval)
+        for number in range(4, 7):
+            assert isinstance(await calls.resume(call(call_id=f"c{number}")), ToolOutput)
+        assert rest.pending == []
+        for number in range(3):  # those that ran are not counted
+            assert isinstance(await calls.call(call(call_id=f"d{number}")), PendingApproval)
+        assert [pending.call_id for pending in rest.pending] == ["d0", "d1", "d2"]
+    assert RAN == ["A7"] * 3
 
 
 async def test_looking_ahead_runs_and_announces_nothing(tmp_path: Path) -> None:

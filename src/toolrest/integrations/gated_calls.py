@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest, ReviewDecision
     from toolrest.gate.call.explain import Explanation
 
-_MOST_HELD = 100
+_MOST_HELD = 150  # below what the store takes of one session
 _NO_APPROVAL = "not run: this call needs approval, and was not approved: {reason}"
 _CHANGED = (
     "not run: what it would do has changed since it was approved. Call it again to have it asked "
@@ -66,7 +66,12 @@ class GatedCalls:
         self._asked: dict[str, str | None] = {}
         """The calls that were asked about, by id; None for an id of different calls."""
         self._holding: dict[str, PendingApproval] = {}
-        """What `needs_approval` has stored, oldest first; some of it may be used by now."""
+        """What waits for the framework's approval, oldest first."""
+
+    @property
+    def defers(self) -> bool:
+        """Whether the framework asks, not the session."""
+        return self._desk is not None
 
     def offered(self) -> list[OfferedTool]:
         """The tools on offer, in the order models see them."""
@@ -91,9 +96,7 @@ class GatedCalls:
         return True
 
     def _hold(self, desk: FileApprovals, call: FrameworkCall, request: ApprovalRequest) -> None:
-        """Store the request, unless it is stored already. A framework does not say which calls
-        were rejected, so the oldest of too many are given up.
-        """
+        """Store the request, unless it is stored already."""
         held = self._find(call)
         if held is not None and held.pin != desk.around.pin(request):
             desk.store.withdraw(held)
@@ -102,7 +105,13 @@ class GatedCalls:
             with suppress(PendingError, OSError):  # making the call says what is wrong
                 held = desk.store.add(request, desk.around, desk.expire, reuse=False)
         if held is not None:
-            self._holding[held.id] = held
+            self._keep(desk, held)
+
+    def _keep(self, desk: FileApprovals, held: PendingApproval) -> None:
+        """Note what is held. A framework does not say which calls were rejected, so the oldest of
+        too many are given up; otherwise no call could be held any more after enough of them.
+        """
+        self._holding[held.id] = held
         while len(self._holding) > _MOST_HELD:
             oldest = self._holding.pop(next(iter(self._holding)))
             self._asked.pop(oldest.call_id, None)
@@ -122,6 +131,12 @@ class GatedCalls:
 
     async def call(self, call: FrameworkCall) -> ToolOutput | PendingApproval:
         """Run a call; what needs approval first is held instead."""
+        result = await self._made(call)
+        if self._desk is not None and isinstance(result, PendingApproval):
+            await asyncio.to_thread(self._keep, self._desk, result)
+        return result
+
+    async def _made(self, call: FrameworkCall) -> ToolOutput | PendingApproval:
         turn = self.rest.turn()
         async with turn.of_host() if call.of_host else turn:
             item = self.rest.item(call.id, call.tool, call.arguments)
@@ -131,10 +146,16 @@ class GatedCalls:
     async def resume(
         self, call: FrameworkCall, answer: ReviewDecision = "approved", note: str = ""
     ) -> ToolOutput | PendingApproval:
-        """Answer a held call and run it. One that is not held here, or has changed, asks anew."""
+        """Answer a held call and run it. One that is not held here, or has changed, asks anew.
+
+        With other arguments than those that were held, neither is approved: what waited under the
+        call's id is given up, or the next approval, given for what is shown then, would run it.
+        """
         held = await self.held(call)
         if held is None:
+            await asyncio.to_thread(self._give_up, call)
             return await self.call(call)
+        self._holding.pop(held.id, None)
         try:
             output = await self.rest.resume(held, answer, note)
         except PendingError as error:
@@ -155,7 +176,7 @@ class GatedCalls:
         self._forget(call)
         if held is not None:
             return await self._finish_held(call, held, approved=approved and clear)
-        result = await self.call(call)
+        result = await self._made(call)
         if isinstance(result, ToolOutput):
             return result
         if approved and always and clear and result.shown["risk"] != Risk.CRITICAL.label:
@@ -191,6 +212,16 @@ class GatedCalls:
         )
         return next(waiting, None)
 
+    def _give_up(self, call: FrameworkCall) -> None:
+        """Use up what waits under a call's id for the same tool."""
+        if self._desk is None:
+            return
+        around = self._desk.around
+        for pending in self._desk.store.waiting(call_id=call.id, tool=call.tool):
+            if pending.workspace == around.workspace and pending.shown["retry_reason"] is None:
+                self._holding.pop(pending.id, None)
+                self._desk.store.withdraw(pending)
+
     async def _held_or(
         self, call: FrameworkCall, output: ToolOutput
     ) -> ToolOutput | PendingApproval:
@@ -205,6 +236,7 @@ class GatedCalls:
         if isinstance(result, ToolOutput):
             return result
         if self._desk is not None:
+            self._holding.pop(result.id, None)
             await asyncio.to_thread(self._desk.store.withdraw, result)
         return ToolOutput.error(message.format(reason=result.shown["reason"]), "approval_denied")
 

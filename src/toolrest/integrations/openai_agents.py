@@ -85,7 +85,8 @@ def _function_tool(calls: GatedCalls, approvals: _Approvals, tool: OfferedTool) 
         params_json_schema=tool.schema,
         on_invoke_tool=invoke,
         strict_json_schema=False,
-        needs_approval=needs,
+        # A function here makes the package interrupt for arguments that are no JSON object, too.
+        needs_approval=needs if calls.defers else False,
     )
 
 

@@ -15,7 +15,14 @@ from toolrest.items import Text, ToolOutput
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
 
-_ANY = SchemaValidator(core_schema.any_schema())
+
+def _not_null(arguments: Any) -> Any:
+    return {} if arguments is None else arguments  # the package asserts that there are some
+
+
+_ANY = SchemaValidator(
+    core_schema.no_info_after_validator_function(_not_null, core_schema.any_schema())
+)
 
 
 class ToolrestToolset(AbstractToolset[Any]):
@@ -32,7 +39,8 @@ class ToolrestToolset(AbstractToolset[Any]):
 
     With `on_ask="defer"` a call that needs approval is a deferred tool request; its metadata says
     what it would do and why it is asked about. `ToolApproved(override_args=…)` is another call,
-    which is asked about again.
+    which is asked about again; approve it with the same `override_args`, as the request still
+    names the model's own.
     """
 
     def __init__(self, rest: Toolrest, *, id: str | None = None) -> None:  # noqa: A002

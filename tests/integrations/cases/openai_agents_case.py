@@ -212,6 +212,21 @@ async def always_approve_is_not_about_critical_calls() -> None:
     assert (place.outside / "kept").exists()
 
 
+async def an_approver_of_the_session_leaves_nothing_to_interrupt_for() -> None:
+    place = Place()
+    item = ResponseFunctionToolCall(
+        arguments="[1]", call_id="c1", name="exec_command", type="function_call"
+    )
+    for on_ask in ("deny", lambda request: False):
+        model = Scripted(item, then=(function("exec_command", place.dangerous(), "c2"),))
+        async with Toolrest(place.workspace, tools=["shell"], on_ask=on_ask) as rest:
+            agent = Agent("a", model=model, tools=[*function_tools(rest)])
+            result = await Runner.run(agent, "Go.")
+        assert result.final_output == "Done."
+        assert "expected a JSON object" in said(model)
+        assert not place.touched()
+
+
 async def an_operation_is_one_file() -> None:
     place = Place()
     (place.workspace / "victim").touch()
@@ -242,6 +257,7 @@ run(
     what_changed_since_it_was_asked_about_is_not_run,
     dangerous_shell_calls_and_patches_interrupt,
     always_approve_is_not_about_critical_calls,
+    an_approver_of_the_session_leaves_nothing_to_interrupt_for,
     an_operation_is_one_file,
     the_page_s_program_asks_and_runs,
     the_reference_s_fragment_runs,

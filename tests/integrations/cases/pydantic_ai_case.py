@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -97,6 +97,34 @@ async def approvals_count_once_and_for_their_call() -> None:
         assert not place.touched("a")
 
 
+async def altered_arguments_are_asked_about_and_approve_nothing_else() -> None:
+    """The request shows the model's arguments beside what the altered call would do."""
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        helper = agent(rest, ToolCallPart("exec_command", place.dangerous("a"), "c1"))
+        altered = ToolApproved(override_args=place.dangerous("b"))
+        result = await helper.run("Go.")
+        for answer, shown in ((altered, "/b"), (True, "/a"), (altered, "/b")):
+            approvals = DeferredToolResults(approvals={"c1": answer})
+            result = await helper.run(
+                message_history=result.all_messages(), deferred_tool_results=approvals
+            )
+            assert isinstance(result.output, DeferredToolRequests)
+            assert shown in result.output.metadata["c1"]["command"][-1]
+            assert (place.touched("a"), place.touched("b")) == (False, False)
+        approvals = DeferredToolResults(approvals={"c1": altered})
+        await helper.run(message_history=result.all_messages(), deferred_tool_results=approvals)
+        assert (place.touched("a"), place.touched("b")) == (False, True)
+
+
+async def arguments_that_are_no_object_are_answered() -> None:
+    place = Place()
+    for wrong in ("null", "[1]", '"x"', ""):
+        async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+            result = await agent(rest, ToolCallPart("exec_command", wrong, "c1")).run("Go.")
+        assert "failed to parse function arguments" in returns(result.all_messages())[0]
+
+
 async def tools_that_are_not_offered_are_not_run() -> None:
     place = Place()
     async with Toolrest(place.workspace, tools=["read_file"], on_ask="allow") as rest:
@@ -119,6 +147,8 @@ run(
     ordinary_calls_run_in_the_sandbox,
     dangerous_calls_are_deferred_and_run_once_approved,
     approvals_count_once_and_for_their_call,
+    altered_arguments_are_asked_about_and_approve_nothing_else,
+    arguments_that_are_no_object_are_answered,
     tools_that_are_not_offered_are_not_run,
     the_page_s_program_asks_and_runs,
     the_reference_s_fragment_runs,
