@@ -16,8 +16,11 @@ from toolrest.items import ToolOutput
 PATCH = "*** Begin Patch\n*** Add File: .vscode/tasks.json\n+{}\n*** End Patch\n"
 
 
+FULL_ACCESS = {"sandbox_mode": "danger-full-access", "approval_policy": "never"}
+
+
 async def full_access(work: Path, command: str, **settings: Any) -> ToolOutput:
-    options = {"sandbox_mode": "danger-full-access", "approval_policy": "never", **settings}
+    options = {**FULL_ACCESS, **settings}
     async with Toolrest(workspace=work, settings=options) as rest:
         return await rest.call("shell_command", {"command": command})
 
@@ -34,6 +37,59 @@ async def test_a_hidden_file_is_not_read_in_full_access(work: Path, command: str
     assert "hidden" in output.text
     assert "tops" not in output.text
     assert (work / ".env").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~/.ssh/id_rsa",
+        "cat $HOME/.ssh/id_rsa",
+        'head -3 "${HOME}/.ssh/id_rsa"',
+        "less ~/.ssh/id_rsa",
+        "grep -r . ~/.ssh",
+        "cat ~/.ssh/*",
+        "find ~/.ssh -type f -exec cat {} +",
+        "k=.env; cat $k",
+        "cat .env*",
+        "cat ./.e?v",
+        "cat sub/../.[e]nv",
+        "sed 's/a/b/' .env",
+        "awk '{ print }' .env",
+        "ln .env other; cat other",
+        "ln -s .env other; cat other",
+    ],
+)
+@pytest.mark.parametrize("escalated", [False, True])
+async def test_a_hidden_file_is_known_however_a_reader_spells_it(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, escalated: bool
+) -> None:
+    """Failed before: only words without expansions, and of few programs, were looked at."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("tops")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (work / "sub").mkdir()
+    (work / ".env").write_text("A=tops")
+    asking = {"sandbox_permissions": "require_escalated", "justification": "may I?"}
+    more = {"on_ask": "allow"} if escalated else {"settings": FULL_ACCESS}
+    async with Toolrest(workspace=work, **more) as rest:
+        arguments = {"command": command, **(asking if escalated else {})}
+        output = await rest.call("shell_command", arguments)
+    assert output.failure is not None
+    assert "hidden" in output.text
+    assert "tops" not in output.text
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat *", "cat .env.ex*", "sed 's/.env/x/' a", "awk '/.env/' a", "grep .env $PWD/*"],
+)
+async def test_what_only_looks_like_a_hidden_file_is_read(work: Path, command: str) -> None:
+    (work / ".env").write_text("A=tops")
+    (work / ".env.example").write_text("fine .env")
+    (work / "a").write_text("fine .env")
+    output = await full_access(work, command)
+    assert "fine" in output.text
+    assert "tops" not in output.text
 
 
 @pytest.mark.needs("sandbox")

@@ -55,6 +55,9 @@ def _copy(*, moves: bool) -> TouchOf:
 def _link(simple: Simple, place: WorkingDirs) -> Touch:
     options = read_options(simple.argv, "tS", wordset("--target-directory --suffix"))
     found = Touch(sure=simple.literal and len(options.operands) == 2)
+    for index in options.operands[:1]:
+        # Another name for a hidden file would show it.
+        paths_of(simple, index, place, found, found.reads)
     for index in options.operands[1:]:
         paths_of(simple, index, place, found, found.writes)
     return found

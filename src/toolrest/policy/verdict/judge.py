@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolrest.policy.commands.named_reads import named_reads
 from toolrest.policy.commands.read_only import HARMLESS, safe_reads
 from toolrest.policy.commands.touches import TOUCHES
 from toolrest.policy.dangerous.files import FILE_CHECKS
@@ -266,6 +267,7 @@ class Judge:
         touch = touches(simple, place) if touches is not None else None
         if touch is None:
             segment.raise_to(CommandClass.RUNS, "runs", f"it runs {simple.argv[0]}")
+            segment.reads, segment.wild = named_reads(simple, place)
             return
         segment.reads = tuple(touch.reads)
         segment.writes = tuple(touch.writes)
@@ -293,6 +295,7 @@ class Judge:
             return
         if not segment.transparent:
             segment.raise_to(CommandClass.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")
+            segment.reads, segment.wild = named_reads(simple, place)
             touches = TOUCHES.get(name)
             touch = touches(simple, place) if touches is not None else None
             if touch is not None:

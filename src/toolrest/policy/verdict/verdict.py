@@ -41,8 +41,9 @@ class Segment(Struct):
     """One simple command of a command line, and what is known about it.
 
     `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
-    `redirected` those that the shell opens for it. Paths are absolute, by name only. `assigns`
-    means that variables are set for it which may change what it does.
+    `redirected` those that the shell opens for it; of those in `wild` the last name has a wildcard.
+    Paths are absolute, by name only. `assigns` means that variables are set for it which may
+    change what it does.
     """
 
     argv: tuple[str, ...]
@@ -55,6 +56,7 @@ class Segment(Struct):
     cwds: tuple[str, ...] = ()
     read_words: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    wild: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     redirected: tuple[str, ...] = ()
     connects: tuple[str, ...] = ()
@@ -147,6 +149,11 @@ class Judgement(Struct):
                 for cwd in segment.cwds:
                     found[os.path.normpath(os.path.join(cwd, word))] = None
         return tuple(found)
+
+    @property
+    def wild(self) -> tuple[str, ...]:
+        """Every path with a wildcard at its end that is read."""
+        return tuple(path for segment in self.segments for path in segment.wild)
 
     @property
     def writes(self) -> tuple[str, ...]:

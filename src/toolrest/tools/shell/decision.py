@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
+import os
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -64,7 +67,7 @@ def setting_of(launch: Launch, ctx: Context) -> Setting:
 def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
     setting = setting_of(launch, ctx)
-    closed = _closed(verdict, ctx)
+    closed = _closed(verdict, launch, ctx)
     if closed is not None:
         return closed
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
@@ -90,9 +93,10 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
 
 _ALWAYS = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108 - the sandbox's own
 """What a confined command has for itself, whatever may be read."""
+_MOST_ENTRIES = 10_000
 
 
-def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
+def _closed(verdict: Judgement, launch: Launch, ctx: Context) -> Decision | None:
     """The denial of a command that names a hidden path or one outside `read_roots`, or that would
     write a protected one where no sandbox keeps it from doing so.
     """
@@ -101,7 +105,9 @@ def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
         rule = files.read_roots_rule(files.canonical(path))
         if rule is not None and not path.startswith(_ALWAYS):
             return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
-    for path in (*verdict.reads, *verdict.writes):
+    wild = verdict.wild if launch.escalated or not launch.confined else ()
+    found = (path for pattern in wild for path in _matching(pattern))
+    for path in (*verdict.reads, *verdict.writes, *found):
         rule = files.hidden_rule(path)
         if rule is not None:
             return Decision(Answer.DENY, "path.hidden", rule)
@@ -110,6 +116,18 @@ def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
         if rule is not None:
             return Decision(Answer.DENY, "path.protected", rule)
     return None
+
+
+def _matching(pattern: str) -> list[str]:
+    """What a wildcard in the last name finds; like a shell's, it finds a dot only by a dot."""
+    folder, name = os.path.split(pattern)
+    try:
+        with os.scandir(folder) as listing:
+            names = [entry.name for entry in islice(listing, _MOST_ENTRIES)]
+    except OSError:
+        return []
+    names = [found for found in names if found[:1] != "." or name[:1] == "."]
+    return [f"{folder}/{found}" for found in fnmatch.filter(names, name)]
 
 
 def _asked(
