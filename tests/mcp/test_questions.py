@@ -102,7 +102,7 @@ async def test_a_question_is_shown_to_its_end_or_not_asked(
         await rest.wait_for_mcp()
         assert rest.mcp is not None
         questions = ServerQuestions(rest.gate.services)
-        server = rest.mcp.server("fs")
+        server = rest.mcp.connections["fs"].server
         hidden = {"properties": {"a": {"default": "x" * size}, "z": {"default": "the end"}}}
         answer = await questions.elicit(server, "really?", hidden)
 

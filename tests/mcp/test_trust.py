@@ -189,7 +189,7 @@ async def test_a_folders_servers_are_asked_about_and_only_when_it_is_trusted(
     assert str(workspace / ".mcp.json") in asked[0].reason
     # What a folder says about approval does not count.
     assert rest.mcp is not None
-    assert rest.mcp.server("fs").row.default_tools_approval_mode == "auto"
+    assert rest.mcp.connections["fs"].server.row.default_tools_approval_mode == "auto"
 
 
 def test_a_damaged_file_approves_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = {
-    "acp": ("toolrest.cli.servers.acp", "Be the agent of an editor (Agent Client Protocol)."),
+    "acp": ("toolrest.cli.servers.acp", "Serve an editor as its agent (Agent Client Protocol)."),
     "approvals": (
         "toolrest.cli.security.approvals",
         "Approve or deny calls that wait for an answer.",
@@ -26,16 +26,19 @@ COMMANDS = {
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
     "batch": ("toolrest.cli.batch.run", "Run many tasks from a file, several at a time."),
     "call": ("toolrest.cli.run.call", "Call one tool and print what a model would read."),
-    "chat": ("toolrest.cli.run.chat", "Talk with a model at the terminal; plain `toolrest`, too."),
+    "chat": ("toolrest.cli.run.chat", "Talk with a model; plain `toolrest` does the same."),
     "completion": ("toolrest.cli.setup.completion", "Print a shell's completion script."),
     "config": ("toolrest.cli.setup.config", "Show, change or import settings."),
     "demo": ("toolrest.cli.run.demo", "Watch a model repair a small project with real tools."),
-    "doctor": ("toolrest.cli.security.doctor", "Say what can be enforced on this machine."),
+    "doctor": (
+        "toolrest.cli.security.doctor",
+        "Check key, model, programs and sandbox of this machine.",
+    ),
     "hooks": (
         "toolrest.cli.security.hooks",
         "List your hooks and the tools that each one is run for.",
     ),
-    "host": ("toolrest.cli.servers.host", "Run a session that the browser page answers."),
+    "host": ("toolrest.cli.servers.host", "Run a session without a terminal, for `toolrest web`."),
     "mcp": ("toolrest.cli.servers.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.run.exec", "Give a model a task and run it to its end."),
     "grants": ("toolrest.cli.security.grants", "List or revoke grants."),
@@ -48,10 +51,10 @@ COMMANDS = {
     "replay": ("toolrest.cli.run.sessions", "Play a recorded session; nothing is run."),
     "report": (
         "toolrest.cli.run.report",
-        "Write a report that you may send; it sends nothing.",
+        "Write a problem report to a file; nothing is sent.",
     ),
-    "resume": ("toolrest.cli.run.chat", "Go on with an earlier session in the chat."),
-    "sandbox": ("toolrest.cli.security.sandbox", "Run a command as a model's command would run."),
+    "resume": ("toolrest.cli.run.chat", "Continue an earlier session in the chat."),
+    "sandbox": ("toolrest.cli.security.sandbox", "Run a command in the sandbox, as a model would."),
     "sessions": ("toolrest.cli.run.sessions", "List, show, resume, fork or export sessions."),
     "setup": (
         "toolrest.cli.setup.first_run",
@@ -61,9 +64,12 @@ COMMANDS = {
         "toolrest.cli.setup.tools",
         "List the tools on offer, or their specs for a model API.",
     ),
-    "undo": ("toolrest.cli.run.undo", "Take back what a turn has changed in this folder."),
-    "vm": ("toolrest.cli.security.vm", "Make ready what a virtual machine boots."),
-    "trust": ("toolrest.cli.security.trust", "Trust a folder's own settings, or stop to."),
+    "undo": ("toolrest.cli.run.undo", "Undo what a turn changed in this folder."),
+    "vm": ("toolrest.cli.security.vm", "Prepare the virtual machine that commands can run in."),
+    "trust": (
+        "toolrest.cli.security.trust",
+        "Trust a folder's own settings, or stop trusting them.",
+    ),
     "web": ("toolrest.cli.servers.web", "Open sessions and approvals in a browser."),
 }
 
@@ -159,7 +165,9 @@ def app(ctx: click.Context, plain: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         if plain:
-            raise click.UsageError(f"write it behind: toolrest {ctx.invoked_subcommand} --plain")
+            raise click.UsageError(
+                "--plain belongs to the chat: toolrest --plain, or toolrest chat --plain"
+            )
         return
     if plain:
         ctx.invoke(ctx.command.get_command(ctx, "chat"), plain=True)  # type: ignore[attr-defined]

@@ -25,6 +25,28 @@ APPROVAL_MODES = (
 )
 
 
+SANDBOX_HELP = "Where tools and commands may write: nowhere, in the workspace, or everywhere."
+APPROVAL_HELP = (
+    "When to ask for approval: untrusted, on-failure, on-request (default), never, auto, strict or "
+    "dangerous."
+)
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set any setting for this run; VALUE is TOML or plain text. Repeatable.",
+)
+profile_option = click.option(
+    "-p", "--profile", metavar="NAME", help="Use the settings of the profile NAME."
+)
+model_option = click.option(
+    "-m", "--model", metavar="NAME", help="The model, by its name at the provider."
+)
+
+
 class Choices(Struct):
     """The values of the shared options."""
 
@@ -88,29 +110,29 @@ def session_options(function: F) -> F:
         return function(Choices(folder, sandbox, approval, overrides, profile, tools), **rest)
 
     options: list[Callable[[Any], Any]] = [
-        click.option("-C", "--cd", "folder", metavar="DIR", help="Work in DIR."),
         click.option(
-            "-s", "--sandbox", type=click.Choice(SANDBOX_MODES), help="What may be written."
+            "-C",
+            "--cd",
+            "folder",
+            metavar="DIR",
+            help="Work in this folder instead of the current one.",
         ),
+        click.option("-s", "--sandbox", type=click.Choice(SANDBOX_MODES), help=SANDBOX_HELP),
         click.option(
             "-a",
             "--ask-for-approval",
             "approval",
             type=click.Choice(APPROVAL_MODES),
-            help="When to ask before running.",
+            metavar="MODE",
+            help=APPROVAL_HELP,
         ),
+        config_option,
+        profile_option,
         click.option(
-            "-c",
-            "--config",
-            "overrides",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Set any setting for this run; the value is TOML or plain text.",
+            "--tools",
+            metavar="NAMES",
+            help="Offer only these tools: names, groups or globs, separated by commas.",
         ),
-        click.option(
-            "-p", "--profile", "profile", metavar="NAME", help="Use the settings of a profile."
-        ),
-        click.option("--tools", metavar="NAMES", help="Offer only these (names, groups, globs)."),
     ]
     decorated: Any = wrapped
     for option in reversed(options):

@@ -36,7 +36,7 @@ class Pool:
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self._host = host
-        self._listeners: list[Callable[[Connection], None]] = [on_change] if on_change else []
+        self._on_change = on_change
         self._sdk: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self.connections = {
@@ -80,35 +80,18 @@ class Pool:
             self._sdk = asyncio.ensure_future(asyncio.to_thread(_import_sdk))
         await asyncio.shield(self._sdk)
 
-    def subscribe(self, listener: Callable[[Connection], None]) -> None:
-        """Call `listener` whenever a server's state or tools change."""
-        self._listeners.append(listener)
-
     def _notify(self, connection: Connection) -> None:
-        if not self._closed:
-            for listener in self._listeners:
-                listener(connection)
+        if self._on_change is not None and not self._closed:
+            self._on_change(connection)
 
     # What there is
 
     def __len__(self) -> int:
         return len(self.connections)
 
-    def server(self, name: str) -> Server:
-        """The settings of a server."""
-        return self.connections[name].server
-
     def status(self) -> list[Status]:
         """Every server, by name."""
         return [connection.status() for _, connection in sorted(self.connections.items())]
-
-    def definitions(self) -> list[Definition]:
-        """Every tool of every server, by server and name."""
-        return [
-            definition
-            for _, connection in sorted(self.connections.items())
-            for _, definition in sorted(connection.definitions.items())
-        ]
 
     # Asking
 

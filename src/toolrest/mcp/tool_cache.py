@@ -74,12 +74,6 @@ class ToolCache:
         }
         self._write(rows)
 
-    def drop(self, name: str) -> None:
-        """Remove a server's entry."""
-        rows = self._rows()
-        if rows.pop(name, None) is not None:
-            self._write(rows)
-
     def _rows(self) -> JSONObject:
         try:
             document: Any = json.loads(read_text(self.path) or "{}")

@@ -80,7 +80,7 @@ def test_the_spill_holds_everything_redacted(tmp_path: Path) -> None:
     assert collected.spill_problem is None
     assert Path(collected.spill_path).read_text() == clean
     assert collected.spill_bytes == collected.total_bytes == len(clean.encode())
-    spill.clean()
+    spill.close()
 
 
 def test_nothing_is_spilled_while_it_fits(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert found.total_bytes == written + 11 + 9, found.total_bytes
 assert found.total_lines == lines + 2, found.total_lines
 assert found.text.startswith("first line\\n") and found.text.endswith("\\nlast line")
-spill.clean()
+spill.close()
 print(after - before)
 """
     grown_kib = int(_child(code, str(tmp_path), str(size), str(secrets)))

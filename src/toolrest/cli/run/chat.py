@@ -15,7 +15,7 @@ import click
 
 from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
-from toolrest.cli.options import Choices, session_options
+from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
@@ -36,7 +36,7 @@ _WITHOUT = "toolrest: this is the plain chat; for the other one: pip install 'to
 
 @click.command("chat")
 @session_options
-@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@model_option
 @click.option("--plain", is_flag=True, help="Line by line, nothing redrawn: for screen readers.")
 @click.argument("prompt", metavar="[PROMPT]", required=False)
 def command(choices: Choices, model: str | None, plain: bool, prompt: str | None) -> None:
@@ -49,11 +49,11 @@ def command(choices: Choices, model: str | None, plain: bool, prompt: str | None
 
 @click.command("resume")
 @session_options
-@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
-@click.option("--last", is_flag=True, help="This folder's latest session.")
+@model_option
+@click.option("--last", is_flag=True, help="Continue the latest session of this folder.")
 @click.argument("session", metavar="[ID]", required=False)
 def resume_command(choices: Choices, model: str | None, last: bool, session: str | None) -> None:
-    """Go on with a session in the chat: the one with this ID, or one picked from a list."""
+    """Continue a session in the chat: the one with this ID, or one picked from a list."""
     _chat(choices, model, None, session or ("--last" if last else ""))
 
 

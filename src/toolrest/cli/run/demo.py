@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @click.command("demo")
 @click.option("--json", "as_json", is_flag=True, help="Print the events as JSON lines instead.")
-@click.option("--live", is_flag=True, help="Let the model that you have configured do it.")
-@click.option("-m", "--model", metavar="NAME", help="With --live: the model to ask.")
+@click.option("--live", is_flag=True, help="Use your own model instead of the script.")
+@click.option("-m", "--model", metavar="NAME", help="With --live: the name of the model.")
 def command(as_json: bool, live: bool, model: str | None) -> None:
     """Watch a model repair a small project: real tools, real sandbox, a temporary folder.
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from toolrest.cli.options import Choices, session_options
+from toolrest.cli.options import Choices, model_option, session_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(min=1)
@@ -27,37 +27,70 @@ def task_options(function: F) -> F:
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("-m", "--model", metavar="NAME", help="The model to ask."),
-    click.option("--add-dir", "add_dirs", multiple=True, metavar="DIR", help="May be written too."),
+    model_option,
     click.option(
-        "-i", "--image", "images", multiple=True, metavar="FILE", help="Show this picture."
+        "--add-dir",
+        "add_dirs",
+        multiple=True,
+        metavar="DIR",
+        help="Another folder that may be written. Repeatable.",
+    ),
+    click.option(
+        "-i",
+        "--image",
+        "images",
+        multiple=True,
+        metavar="FILE",
+        help="Send this picture with the task. Repeatable.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
-    click.option("--output-schema", metavar="FILE", help="JSON Schema that the answer must meet."),
-    click.option("-o", "--output-last-message", "answer", metavar="FILE", help="Write the answer."),
-    click.option("--max-turns", type=COUNT, help="Most requests to the model."),
-    click.option("--max-tool-calls", type=COUNT, help="Most tool calls."),
-    click.option("--max-tokens", type=COUNT, help="Most tokens, in and out together."),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Most seconds."),
-    click.option("--ephemeral", is_flag=True, help="Leave no record of the session."),
-    click.option("--wait-mcp", is_flag=True, help="Wait for every MCP server first."),
+    click.option("--output-schema", metavar="FILE", help="JSON Schema that the answer must match."),
     click.option(
-        "--no-ask", is_flag=True, help="Never ask, at a terminal neither: on_ask answers."
+        "-o",
+        "--output-last-message",
+        "answer",
+        metavar="FILE",
+        help="Also write the answer to FILE.",
+    ),
+    click.option("--max-turns", type=COUNT, help="Stop after this many requests to the model."),
+    click.option("--max-tool-calls", type=COUNT, help="Stop after this many tool calls."),
+    click.option(
+        "--max-tokens", type=COUNT, help="Stop after this many tokens, in and out together."
     ),
     click.option(
-        "--skip-git-repo-check", is_flag=True, hidden=True, help="Accepted; nothing asks."
+        "--timeout", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds."
+    ),
+    click.option("--ephemeral", is_flag=True, help="Do not record the session."),
+    click.option("--wait-mcp", is_flag=True, help="Wait until every MCP server has started."),
+    click.option(
+        "--no-ask",
+        is_flag=True,
+        help="Never ask, not even at a terminal; the setting on_ask answers.",
+    ),
+    click.option(
+        "--skip-git-repo-check",
+        is_flag=True,
+        hidden=True,
+        help="Accepted for Codex scripts; does nothing.",
     ),
     click.option("-v", "--verbose", is_flag=True, help="Write every event to a log file."),
-    click.option("--stdin", "wait_stdin", is_flag=True, help="Wait for standard input's end."),
+    click.option(
+        "--stdin", "wait_stdin", is_flag=True, help="Wait for piped input, however long it takes."
+    ),
 )
 
 
 @click.command("exec")
 @session_options
 @task_options
-@click.option("--resume", metavar="ID", help="Go on with this session.")
-@click.option("--last", is_flag=True, help="Go on with this folder's latest session.")
-@click.option("--continue", "continues", is_flag=True, help="Finish its turn that was cut off.")
+@click.option("--resume", metavar="ID", help="Continue this session.")
+@click.option("--last", is_flag=True, help="Continue the latest session of this folder.")
+@click.option(
+    "--continue",
+    "continues",
+    is_flag=True,
+    help="With --resume or --last: finish the turn that was cut off.",
+)
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
 def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **given: Any) -> None:
     """Give a model a task and run it to its end.
@@ -110,7 +143,9 @@ def task_text(given: str | None, *, wait: bool = False) -> str:
         if piped is not None:
             given = f"{given}\n\n<stdin>\n{piped.rstrip()}\n</stdin>"
     if given is None or not given.strip():
-        raise click.UsageError("there is no task: give a PROMPT, or - to read it")
+        raise click.UsageError(
+            "there is no task: give a PROMPT, or - to read it from standard input"
+        )
     return given
 
 

@@ -23,16 +23,27 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
 
 
 @click.command("gc")
-@click.option("--days", type=click.FloatRange(min=0), default=30, show_default=True, help="Age.")
-@click.option("--max-size", callback=_size, default="2GB", show_default=True, help="Of each kind.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    help="Remove what is older than this.",
+)
+@click.option(
+    "--max-size",
+    callback=_size,
+    default="2GB",
+    show_default=True,
+    help="Keep at most this much of each kind.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")
 def command(days: float, max_size: int, dry_run: bool) -> None:
     """Remove what is older than --days, and the oldest of each kind beyond --max-size.
 
-    Sessions, spill files, logs, reports, audit logs, homes of tasks of batches, requests for
-    approval and checkpoints (what `toolrest undo` needs). Sessions that are open stay. Audit logs
-    go by age alone; one that all sessions share stays. Requests stay until a week after they have
-    expired.
+    Removes sessions, spill files, logs, reports, audit logs, homes of batch tasks, approval
+    requests and checkpoints (which `toolrest undo` needs). Open sessions stay. Audit logs go by age
+    alone; one that all sessions share stays. Approval requests stay for a week after they expired.
     """
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}

@@ -64,7 +64,11 @@ _FIELD = re.compile(r"[a-z_]{1,40}")
 
 @click.command("report")
 @session_options
-@click.option("--texts", is_flag=True, help="With the session's texts, redacted; read it first.")
+@click.option(
+    "--texts",
+    is_flag=True,
+    help="Include the session's texts, redacted. Read the file before you send it.",
+)
 @click.argument("session", metavar="[ID]", required=False)
 def command(choices: Choices, texts: bool, session: str | None) -> None:
     """Write a report on this installation and a session (default: this folder's latest).

@@ -47,7 +47,14 @@ def _home() -> str:
 
 @command.command("list")
 @click.option("--here", is_flag=True, help="Only sessions of this folder.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one session a line.")
 def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
@@ -91,7 +98,13 @@ def show_command(session: str) -> None:
     show_default=True,
     help="Markdown to read, the items as JSON, or the recorded lines as they are.",
 )
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write [stdout].")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    default="-",
+    help="The file to write (default: standard output).",
+)
 def export_command(session: str, layout: str, output: str) -> None:
     """Write a session to a file or to stdout."""
     stored = find_session(_home(), session)
@@ -136,7 +149,7 @@ def fork_command(session: str) -> None:
 @command.command("resume")
 @session_options
 @task_options
-@click.option("--last", is_flag=True, help="This folder's latest session.")
+@click.option("--last", is_flag=True, help="Continue the latest session of this folder.")
 @click.argument("session", metavar="ID|--last", required=False)
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
 def resume_command(
@@ -147,9 +160,9 @@ def resume_command(
     images: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Go on with a session: the same as toolrest exec --resume, with the same options.
+    """Continue a session, as `toolrest exec --resume` does.
 
-    It keeps the session's sandbox unless -s names another.
+    It takes the options of exec and keeps the session's sandbox unless -s names another.
     """
     if last:
         prompt = session or prompt  # with --last the only argument is the prompt
@@ -163,8 +176,20 @@ def resume_command(
 
 @click.command("replay")
 @click.argument("session", metavar="ID")
-@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
-@click.option("--pause", type=click.FloatRange(0), default=3.0, show_default=True, help="Longest.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="2 plays twice as fast.",
+)
+@click.option(
+    "--pause",
+    type=click.FloatRange(0),
+    default=3.0,
+    show_default=True,
+    help="Longest pause, in seconds.",
+)
 def replay_command(session: str, speed: float, pause: float) -> None:
     """Play a recorded session at its own or another speed. Nothing is run."""
     stored = find_session(_home(), session)

@@ -27,8 +27,10 @@ _SHOWN = 50
 @click.option("--turn", type=int, metavar="N", help="Go back to before turn N.")
 @click.option("--list", "show_list", is_flag=True, help="List the turns that can be undone.")
 @click.option("--dry-run", is_flag=True, help="Print what would happen; change nothing.")
-@click.option("--force", is_flag=True, help="Also take back what others changed since.")
-@click.option("-C", "--cd", "folder", metavar="DIR", help="Undo in DIR.")
+@click.option("--force", is_flag=True, help="Also take back what you or others changed since.")
+@click.option(
+    "-C", "--cd", "folder", metavar="DIR", help="Undo in this folder instead of the current one."
+)
 def command(
     turn: int | None, show_list: bool, dry_run: bool, force: bool, folder: str | None
 ) -> None:

@@ -30,15 +30,15 @@ SCOPES = ("once", "session", "project", "user", "rule")
 
 @click.group("approvals")
 def command() -> None:
-    """List, show and answer questions that wait (on_ask = "defer").
+    """List, show and answer calls that wait for approval (on_ask = "defer").
 
     An answer counts once, for exactly the call that was shown, and the first one counts.
     """
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those used, and expired ones.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--all", "everything", is_flag=True, help="Include used and expired ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def list_(everything: bool, as_json: bool) -> None:
     """List the questions that wait, oldest first."""
     store = _store()
@@ -79,10 +79,15 @@ def show(id_: str) -> None:
 
 @command.command("approve")
 @click.argument("id_", metavar="ID")
-@click.option("--scope", type=click.Choice(SCOPES), default="once", help="Scope of the approval.")
+@click.option(
+    "--scope", type=click.Choice(SCOPES), default="once", help="How long the approval counts."
+)
 @click.option("--run", "run_now", is_flag=True, help="Run the call here and print its result.")
 def approve(id_: str, scope: str, run_now: bool) -> None:
-    """Approve the question ID; the call runs once, when it is made again or with --run."""
+    """Approve the question ID.
+
+    The call runs once: when it is made again, or now with --run.
+    """
     store = _store()
     pending = store.get(id_)
     offered = {choice.scope for choice in pending.request.choices} | {"once"}

@@ -21,7 +21,10 @@ def command() -> None:
 @command.command("verify")
 @click.argument("file", required=False)
 def verify(file: str | None) -> None:
-    """Check FILE (default: every log) for edited, removed or reordered lines; exit 1 if any."""
+    """Check audit logs for edited, removed or reordered lines.
+
+    Without FILE every log is checked. Exit code 1 if one was tampered with.
+    """
     bad = 0
     for path in _files(file):
         with progress(f"checking {path}"):
@@ -33,9 +36,9 @@ def verify(file: str | None) -> None:
 
 @command.command("show")
 @click.argument("file", required=False)
-@click.option("-n", "lines", type=int, help="Only the last N lines.")
+@click.option("-n", "lines", type=int, help="Print only the last N lines.")
 def show(file: str | None, lines: int | None) -> None:
-    """Print FILE (default: the newest log) in a form for people."""
+    """Print FILE, or the newest audit log, in readable form."""
     shown = [str(row) for row in rows(_files(file)[-1])]
     for line in shown[-lines:] if lines else shown:
         click.echo(line)

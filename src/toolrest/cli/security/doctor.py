@@ -18,8 +18,8 @@ from toolrest.sandbox.doctor import lines
 def command(choices: Choices) -> None:
     """Check key, model, programs and folder, run every sandbox backend, and say what to do.
 
-    Of each backend: what it enforces, what stays open and what to install. The last lines say what
-    a session with these settings and options would use. Exits with 1 when no backend works:
+    For each backend it prints what it enforces, what stays open and what to install. The last lines
+    say what a session with these settings and options would use. Exit code 1 when no backend works:
     commands are then refused, never run unconfined.
     """
     config = choices.load()

@@ -25,7 +25,7 @@ def _home() -> str:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def listed(as_json: bool) -> None:
-    """List every grant that is kept for a project or for you."""
+    """List the grants that were given for a project or for every session."""
     grants = stored_grants(_home())
     if as_json:
         click.echo(json.dumps([{"id": grant.id, **grant.to_json()} for grant in grants]))
@@ -37,11 +37,14 @@ def listed(as_json: bool) -> None:
 
 
 @command.command("revoke")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--project", metavar="DIR", help="All that are for the project DIR.")
+@click.option("--all", "everything", is_flag=True, help="Revoke every grant.")
+@click.option("--project", metavar="DIR", help="Revoke every grant for the project DIR.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 def revoked(ids: tuple[str, ...], everything: bool, project: str | None) -> None:
-    """Take grants back by their ids (or the first letters of one); running sessions notice."""
+    """Revoke grants by their ids, or the first letters of them.
+
+    Running sessions notice at once.
+    """
     if (bool(ids), everything, project is not None).count(True) != 1:
         raise click.UsageError("name ids, or give --all, or --project DIR")
     if ids:

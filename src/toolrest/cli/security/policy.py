@@ -18,7 +18,7 @@ from toolrest.policy.terminal_safe import display_safe
 
 @click.group("policy")
 def command() -> None:
-    """Ask the policy instead of running something."""
+    """Show what the policy would decide; nothing is run."""
 
 
 @command.command("check")
@@ -26,7 +26,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.argument("words", nargs=-1, required=True, metavar="-- CMD...")
 def check(choices: Choices, words: tuple[str, ...], as_json: bool) -> None:
-    """Print whether a command would be allowed, asked about or denied, and what decides that.
+    """Print the decision on a command, and what decides it.
 
     One argument is a shell script, several are an argument vector. Nothing is run.
 
@@ -66,7 +66,7 @@ def _print(found: Checked) -> None:
 @click.argument("name")
 @click.argument("arguments", metavar="JSON", default="{}")
 def explain(choices: Choices, name: str, arguments: str) -> None:
-    """Print the decision on a call of the tool NAME, as JSON; nothing is run.
+    """Print the decision on a call of the tool NAME, as JSON.
 
     \b
     toolrest policy explain apply_patch '{"file_path": "a", "old_string": "x", "new_string": "y"}'
@@ -81,7 +81,7 @@ def explain(choices: Choices, name: str, arguments: str) -> None:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def show(choices: Choices, as_json: bool) -> None:
-    """Print the policy in force: settings and their sources, table, rules, overrides, grants."""
+    """Print the policy in force: settings, table, rules and grants."""
     rest = choices.open()
     shown = rest.effective_policy()
     asyncio.run(rest.aclose())
@@ -109,9 +109,10 @@ def show(choices: Choices, as_json: bool) -> None:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def test(choices: Choices, as_json: bool) -> None:
-    """Send calls that must not run through the live gate; exit code 1 if one of them does.
+    """Check the live gate with calls that it must deny.
 
-    They are harmless: they touch a temporary folder, and approval is never asked for.
+    Exit code 1 if one of them runs. They are harmless: they touch a temporary folder only, and
+    nobody is asked for approval.
     """
     with progress("sending calls that must not run"):
         results = asyncio.run(run_canaries(choices.load()))

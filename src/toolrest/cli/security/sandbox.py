@@ -11,6 +11,7 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.setup.runner import standalone_runner
+from toolrest.cli.options import SANDBOX_HELP, SANDBOX_MODES, config_option, profile_option
 from toolrest.config.loader import load
 
 if TYPE_CHECKING:
@@ -28,24 +29,24 @@ _EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
     "-s",
     "--sandbox",
     "mode",
-    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    type=click.Choice(SANDBOX_MODES),
     default="workspace-write",
     show_default=True,
-    help="What may be written.",
+    help=SANDBOX_HELP,
 )
 @click.option(
     "--network",
     default="off",
     metavar="off|on|settings|HOST,…",
-    help="What can be reached; `settings`: what a session's settings and rules allow.",
+    help="Which hosts can be reached; settings: those that a session could reach.",
 )
 @click.option(
     "--backend",
     type=click.Choice(["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]),
-    help="Use this one instead of the best that works.",
+    help="Use this sandbox instead of the best one that works.",
 )
-@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
-@click.option("-p", "--profile", metavar="NAME", help="Use the settings of a profile.")
+@config_option
+@profile_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     folder: str | None,

@@ -10,7 +10,7 @@ from toolrest.config import trust as store
 
 @click.command("trust")
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
-@click.option("--show", is_flag=True, help="Only say whether the folder is trusted.")
+@click.option("--show", is_flag=True, help="Only print whether the folder is trusted.")
 @click.argument("folder", default=".", metavar="[DIR]")
 def command(folder: str, revoke: bool, show: bool) -> None:
     """Trust DIR (default: this folder): its .toolrest/config.toml may then tighten settings.

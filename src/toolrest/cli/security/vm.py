@@ -6,6 +6,7 @@ import tempfile
 
 import click
 
+from toolrest.cli.options import config_option
 from toolrest.cli.terminal.progress import progress
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.loader import load
@@ -21,9 +22,9 @@ def command() -> None:
 
 
 @command.command("prepare")
-@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@config_option
 def prepare_command(overrides: tuple[str, ...]) -> None:
-    """Find a kernel and busybox, make the initramfs, and boot it once.
+    """Find a kernel and busybox, build the initramfs, and boot it once.
 
     Takes sandbox.vm.kernel and sandbox.vm.modules, else a kernel of this machine that you can
     read, else Debian's, which it downloads. Says what to install where something is missing. Run it

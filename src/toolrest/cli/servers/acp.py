@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command("acp")
 @session_options
 def command(choices: Choices) -> None:
-    """Be the agent of an editor, over standard input and output.
+    """Serve an editor as its agent, over standard input and output.
 
     The editor starts this command, opens sessions in folders of its choice and sends prompts.
     Settings are those of each folder, as with exec; approvals are asked in the editor.

@@ -14,7 +14,7 @@ import click
 from toolrest.agent.open_session import open_session
 from toolrest.agent.setup.tools import add_user_tools
 from toolrest.chat.conversation import Conversation
-from toolrest.cli.options import Choices, session_options
+from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MOST_PROMPT = 1 << 20
 
 @click.command("host")
 @session_options
-@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@model_option
 @click.argument("prompt", metavar="[PROMPT]", required=False)
 def command(choices: Choices, model: str | None, prompt: str | None) -> None:
     """Run a session without a terminal until it is stopped; PROMPT is its first message.

@@ -21,11 +21,28 @@ from toolrest.mcp.servers import Server, resolve
 @click.command("add", context_settings={"ignore_unknown_options": False})
 @click.argument("name")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND ARGS...]")
-@click.option("--url", help="The address of a server over HTTP, in place of a command.")
-@click.option("--sse", is_flag=True, help="The server speaks the older HTTP with SSE.")
-@click.option("--env", "variables", multiple=True, metavar="K=V", help="A variable for it.")
-@click.option("--env-var", "passed", multiple=True, metavar="K", help="Pass this variable on.")
-@click.option("--bearer-token-env-var", "bearer", metavar="K", help="Holds the server's token.")
+@click.option("--url", help="The address of an HTTP server, instead of a command.")
+@click.option("--sse", is_flag=True, help="The server uses the older SSE transport.")
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="K=V",
+    help="Set a variable of the server. Repeatable.",
+)
+@click.option(
+    "--env-var",
+    "passed",
+    multiple=True,
+    metavar="K",
+    help="Let the server have this variable of yours. Repeatable.",
+)
+@click.option(
+    "--bearer-token-env-var",
+    "bearer",
+    metavar="K",
+    help="The variable that holds the bearer token.",
+)
 @click.option("--force", is_flag=True, help="Replace a server of that name.")
 def add_command(
     name: str,

@@ -15,9 +15,11 @@ from toolrest.mcp.servers import Server, configured
 
 @click.command("login")
 @session_options
-@click.option("--scopes", help="Ask for these scopes, with commas between.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port to come back to.")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--scopes", help="The OAuth scopes to ask for, separated by commas.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="The local port that the browser returns to."
+)
+@click.option("--no-browser", is_flag=True, help="Print the address; do not open a browser.")
 @click.argument("name")
 def login_command(
     choices: Choices, name: str, scopes: str | None, port: int | None, no_browser: bool

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "allowed",
     metavar="NAME",
     multiple=True,
-    help="Another name (or NAME:PORT) that clients call this server by; repeatable.",
+    help="Another name (or NAME:PORT) by which clients reach this server. Repeatable.",
 )
 def command(choices: Choices, address: str | None, allowed: tuple[str, ...]) -> None:
     """Offer Toolrest's tools to an MCP client, with its approvals, sandbox, limits and audit.

@@ -8,11 +8,11 @@ from toolrest.config.loader import load
 
 
 @click.command("web")
-@click.option("--host", help="The address to listen on; other machines' needs --cert.")
+@click.option("--host", help="The address to listen on; one that others can reach needs --cert.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.")
 @click.option("--cert", metavar="FILE", help="A certificate (PEM) for HTTPS.")
-@click.option("--key", metavar="FILE", help="Its private key (PEM).")
-@click.option("--read-only", is_flag=True, help="Show only: no approval can be answered.")
+@click.option("--key", metavar="FILE", help="The private key (PEM) of --cert.")
+@click.option("--read-only", is_flag=True, help="Do not answer approvals, only show them.")
 @click.option("--batch", metavar="STORE", help="Also show the batch of this store.")
 def command(
     host: str | None,

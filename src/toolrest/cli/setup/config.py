@@ -20,16 +20,18 @@ from toolrest.policy.terminal_safe import display_safe
 def command() -> None:
     """Show, change or import settings.
 
-    Settings come from -c, flags, TOOLREST_* variables, a profile, the .toolrest/config.toml of a
-    trusted folder and $TOOLREST_HOME/config.toml, in that order.
+    Settings come from -c, flags, some TOOLREST_* variables, a profile, the .toolrest/config.toml of
+    a trusted folder and $TOOLREST_HOME/config.toml, in that order.
     """
 
 
 @command.command("show")
 @session_options
-@click.option("--all", "everything", is_flag=True, help="Also settings that have their default.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include settings that have their default value."
+)
 def show(choices: Choices, everything: bool) -> None:
-    """Print every setting that was set, with its value and where it came from."""
+    """Print the settings that are set: value and source of each."""
     config = choices.load()
     rows = [row for row in config.rows() if everything or row.source != "default"]
     for row in rows:
@@ -50,7 +52,9 @@ def get(choices: Choices, key: str) -> None:
 @click.argument("key")
 @click.argument("value")
 def set_(key: str, value: str) -> None:
-    """Write KEY = VALUE into your own settings file; comments in it stay.
+    """Write KEY = VALUE into your own settings file.
+
+    Comments in the file stay.
 
     \b
     toolrest config set approval_policy never
@@ -67,14 +71,15 @@ def path() -> None:
 
 @command.command("import-codex")
 @click.option(
-    "--from", "folder", metavar="DIR", help="Codex's home; default $CODEX_HOME or ~/.codex."
+    "--from", "folder", metavar="DIR", help="Codex's home; default: $CODEX_HOME or ~/.codex."
 )
 def import_codex(folder: str | None) -> None:
-    """Print your Codex settings as Toolrest settings; no setting is written.
+    """Print your Codex settings as Toolrest settings.
 
-    What cannot be taken over is listed on standard error with the reason. Codex's rules that
-    allow a command run it outside the sandbox: at a terminal you are asked which of them to keep
-    so, and the answers go to your rules file; otherwise they are listed with the line to add.
+    No setting is written. What cannot be taken over is listed on standard error with the reason.
+    Codex's rules that allow a command run it outside the sandbox: at a terminal you are asked which
+    of them to keep so, and the answers go to your rules file; otherwise they are listed with the
+    line to add.
     """
     text, skipped = convert(folder)
     click.echo(text, nl=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.cli.options import config_option, profile_option
 from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
 
 @click.command("models")
 @click.argument("provider", required=False)
-@click.option("--providers", is_flag=True, help="List the providers instead; sends no request.")
+@click.option("--providers", is_flag=True, help="List the providers instead; no request is sent.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="Set any setting."
-)
-@click.option("-p", "--profile", metavar="NAME", help="Use the settings of a profile.")
+@config_option
+@profile_option
 def command(
     provider: str | None,
     providers: bool,

@@ -17,7 +17,9 @@ from toolrest.wire.items.encode import dumps
     type=click.Choice(["responses", "chat", "anthropic", "mcp"]),
     help="Print the specs for this model API.",
 )
-@click.option("--all", "every", is_flag=True, help="Also those that are not offered, and why.")
+@click.option(
+    "--all", "every", is_flag=True, help="Include tools that are not offered, with the reason."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(choices: Choices, wire: str | None, every: bool, as_json: bool) -> None:
     """List the tools with their risk, whether they change things and whether they run in parallel.

@@ -25,7 +25,6 @@ from toolrest.gate.output.truncate import (
     formatted_truncate,
     line_count,
     truncate,
-    truncate_items,
 )
 from toolrest.items import Content, Image, Text, ToolOutput
 
@@ -41,7 +40,6 @@ __all__ = [
     "formatted_truncate",
     "line_count",
     "truncate",
-    "truncate_items",
 ]
 
 DEFAULT_LIMIT = Limit(12_000, "chars")

@@ -118,39 +118,11 @@ class Spill:
         self._folder = private_folder(self._home, "spill", self._session)
         return private_file(self._folder, name)
 
-    def clean(self) -> None:
-        """Remove the session's folder and its files; what cannot be removed stays."""
-        self.close()
-        try:
-            parent = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            return
-        try:
-            _remove_folder(parent, self._session)
-        finally:
-            os.close(parent)
-
     def close(self) -> None:
         """Close the folder and keep the files."""
         folder, self._folder = self._folder, -1
         if folder >= 0:
             os.close(folder)
-
-
-def _remove_folder(parent: int, name: str) -> None:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        folder = os.open(name, flags, dir_fd=parent)
-    except OSError:
-        return
-    try:
-        for entry in os.listdir(folder):
-            os.unlink(entry, dir_fd=folder)
-        os.rmdir(name, dir_fd=parent)
-    except OSError:
-        return
-    finally:
-        os.close(folder)
 
 
 def _file_name(session_id: str) -> str:

@@ -92,11 +92,6 @@ def formatted_truncate(text: str, limit: Limit) -> str:
     return lines_header(line_count(text)) + truncate(text, limit)
 
 
-def truncate_items(items: list[Content], limit: Limit) -> list[Content]:
-    """Spend one budget over the texts in order; images stay and cost nothing."""
-    return cut_items(items, limit)[0]
-
-
 def cut_items(items: list[Content], limit: Limit) -> tuple[list[Content], int]:
     """Truncate items, and count the bytes of their texts that are still shown."""
     left = limit.amount

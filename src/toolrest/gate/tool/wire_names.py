@@ -76,10 +76,6 @@ class NameMap:
         """The name to offer the tool under; KeyError when it was not among the names."""
         return self._wires[raw]
 
-    def raw(self, wire: str) -> RawName | None:
-        """The tool offered under exactly this name."""
-        return self._raws.get(wire)
-
     def resolve(self, spelling: str, namespace: str | None = None) -> RawName | None:
         """The tool a caller means: by own name, wire name, `server/tool` or namespace and name.
 
