@@ -42,6 +42,16 @@ async def test_a_link_is_good_once_and_a_wrong_one_slows(
     assert [answer.status_code for answer in answers] == [200, 401, 401, 401, 401, 401, 429]
 
 
+async def test_wrong_links_of_others_keep_nobody_out(
+    page: WebPage, client_for: Callable[[WebPage], Client]
+) -> None:
+    """Whoever is on this machine can send them all day."""
+    async with client_for(page) as one:
+        for _ in range(9):
+            await one.post("/api/login", json={"token": "x"}, headers={"Origin": ORIGIN})
+        assert (await log_in(one, page.logins)).status_code == 200
+
+
 async def test_a_link_is_good_for_an_hour(
     home: Path, client_for: Callable[[WebPage], Client]
 ) -> None:
@@ -72,6 +82,25 @@ async def test_the_cookie_alone_or_the_key_alone_opens_nothing(client: Client, l
     """A server on another port of this machine gets the cookie, but never the key."""
     assert (await client.get("/api/sessions")).status_code == 200
     del client.headers[lost]
+    assert (await client.get("/api/sessions")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "set_elsewhere",
+    ['prefs={"a": 1}', "a", "=", 'q="x', "caf\u00e9=1", "{name}=tossed", "{name}", "$Path=/", ";;"],
+)
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_cookies_of_other_ports_log_nobody_out(
+    client: Client, set_elsewhere: str, is_before: bool
+) -> None:
+    """Servers on other ports of this machine set them for ours, too, of any form and name."""
+    own = client.headers["Cookie"]
+    other = set_elsewhere.replace("{name}", own.partition("=")[0])
+    cookies = f"{other}; {own}" if is_before else f"{own}; {other}"
+    headers = {b"Cookie": cookies.encode()}
+    assert (await client.get("/api/sessions", headers=headers)).status_code == 200
+    answer = await client.post("/api/logout", headers={**headers, b"Origin": ORIGIN.encode()})
+    assert answer.status_code == 200
     assert (await client.get("/api/sessions")).status_code == 401
 
 

@@ -33,7 +33,7 @@ async def test_a_stream_ends_with_its_login(page: WebPage, session: Recorded) ->
             if by_time:
                 now[0] += 61
             else:
-                page.logins.forget(stream.cookie)
+                page.logins.forget([stream.cookie])
             session.say("assistant", "a secret")
             assert b"a secret" not in await stream.until(None)
             session.path.write_text(session.path.read_text().replace("a secret", "no secret"))

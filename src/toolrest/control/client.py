@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
+from math import isfinite
 from typing import Any
 
 from toolrest.control.server import ControlError
 from toolrest.control.sockets import connect
 from toolrest.items import JSONObject
 
+_EVENT = re.compile("[a-z_]{1,40}")
 _LONGEST_LINE = 64 << 20
 _PATIENCE = 30.0
 _GREETING = 10.0
@@ -37,7 +40,7 @@ async def ask_session(home: str, session_id: str, op: str, **fields: Any) -> JSO
             # Escapes would make a long message too long a line.
             line = json.dumps({**fields, "op": op, "nonce": nonce}, ensure_ascii=False)
             writer.write(line.encode("utf-8", "surrogatepass") + b"\n")
-            reply: JSONObject = json.loads(await reader.readline() or b"null") or {}
+            reply = _object(await reader.readline())
     except TimeoutError:
         raise NoAnswer("the session has not answered; look whether it has done it") from None
     except (OSError, ValueError):
@@ -55,8 +58,8 @@ async def watch_session(home: str, session_id: str) -> AsyncGenerator[JSONObject
     try:
         writer.write(b'{"op": "subscribe"}\n')
         while line := await reader.readline():
-            message: JSONObject = json.loads(line)
-            if "event" in message:
+            message = _object(line)
+            if _EVENT.fullmatch(str(message.get("event"))):
                 yield message
     except (OSError, ValueError):
         return
@@ -77,12 +80,32 @@ async def _open(
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_LINE)
     try:
         async with asyncio.timeout(_GREETING):
-            greeting = json.loads(await reader.readline() or b"{}")
+            greeting = _object(await reader.readline())
         return reader, writer, str(greeting["hello"])
     except BaseException as error:
         writer.close()
-        if isinstance(error, KeyError | TypeError):
+        if isinstance(error, KeyError):
             raise NoSession("the session has refused the connection") from None
         if isinstance(error, OSError | ValueError | TimeoutError):
             raise NoAnswer(_SILENT) from None
         raise
+
+
+def _object(line: bytes) -> JSONObject:
+    """The object of a line, an empty one for anything else; ValueError for what is not JSON.
+
+    Any program of this user can listen beside the sessions, and may answer whatever it likes.
+    """
+    try:
+        value: Any = json.loads(line or b"null", parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _finite(text: str) -> float:
+    """A number that JSON can have; ValueError for another."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import socket
+import stat
 import struct
 import time
 from contextlib import suppress
@@ -76,7 +77,8 @@ def sessions(home: str) -> list[str]:
 def _remove_dead(path: str) -> None:
     """Remove the socket of a session that has crashed, unless it was made just now."""
     with suppress(OSError):
-        if time.time() - os.lstat(path).st_mtime > _DEAD_AFTER:
+        found = os.lstat(path)
+        if stat.S_ISSOCK(found.st_mode) and time.time() - found.st_mtime > _DEAD_AFTER:
             os.unlink(path)
 
 

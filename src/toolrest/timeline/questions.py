@@ -20,8 +20,10 @@ def _question(row: dict[str, Any]) -> Question | None:
     name, header, text = row.get("id"), row.get("header"), row.get("question")
     if not (isinstance(name, str) and isinstance(header, str) and isinstance(text, str)):
         return None
-    options = [one.get("label") for one in row.get("options") or () if isinstance(one, dict)]
-    labels = tuple(label for label in options if isinstance(label, str))
+    options = row.get("options")
+    rows = options if isinstance(options, list) else []
+    given = (one.get("label") for one in rows if isinstance(one, dict))
+    labels = tuple(label for label in given if isinstance(label, str))
     return Question(name, header, text, labels, row.get("isSecret") is True)
 
 

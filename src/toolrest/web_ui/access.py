@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import secrets
 import time
-from http.cookies import CookieError, SimpleCookie
 from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,7 +85,8 @@ class Logins(Struct):
         self._links = {one: at for one, at in self._links.items() if now - at < _LINK_SECONDS}
         found = [link for link in self._links if hmac.compare_digest(link, _hash(token))]
         if not found:
-            self._failed.append(now)
+            if not self.is_slowed():
+                self._failed.append(now)
             return None
         del self._links[found[0]]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -100,18 +100,19 @@ class Logins(Struct):
         self._failed = [at for at in self._failed if now - at < _IN]
         return len(self._failed) >= _TRIES
 
-    def allows(self, cookie: str, key: str, *, is_use: bool = True) -> bool:
+    def allows(self, cookies: Iterable[str], key: str, *, is_use: bool = True) -> bool:
         """Whether these belong to a login that was used lately; with `is_use` this is a use."""
-        now, wanted = self.clock(), (_hash(cookie), _hash(key))
+        now, hashes, wanted = self.clock(), set(map(_hash, cookies)), _hash(key)
         for login in self._current():
-            if (login.cookie, login.key) == wanted:
+            if login.cookie in hashes and login.key == wanted:
                 login.used = now if is_use else login.used
                 return True
         return False
 
-    def forget(self, cookie: str) -> None:
+    def forget(self, cookies: Iterable[str]) -> None:
         """End a login."""
-        self._logins = [login for login in self._current() if login.cookie != _hash(cookie)]
+        hashes = set(map(_hash, cookies))
+        self._logins = [login for login in self._current() if login.cookie not in hashes]
 
     def _current(self) -> list[Login]:
         """The logins that were used lately."""
@@ -172,7 +173,7 @@ class Access:
                 raise _LoggedOut
             await send(message)
 
-        proof = _proof(scope) if scope["type"] == "http" else ("", "")
+        proof = _proof(scope) if scope["type"] == "http" else ([], "")
         if scope["type"] == "http" and (refused := self._refusal(scope, proof)) is not None:
             status, reason = refused
             await Json({"error": reason}, status)(scope, receive, guarded)
@@ -182,7 +183,7 @@ class Access:
         except _LoggedOut:
             await send({"type": "http.response.body", "body": b""})
 
-    def _refusal(self, scope: Scope, proof: tuple[str, str]) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, proof: tuple[list[str], str]) -> tuple[int, str] | None:
         if _only(scope, b"host") not in self._hosts:
             return 421, "this host name is not served here"
         if _all(scope, b"service-worker"):
@@ -204,9 +205,9 @@ class Access:
         return None
 
 
-def _proof(scope: Scope) -> tuple[str, str]:
-    """The cookie and the key of a request."""
-    return cookie_of(scope), (_only(scope, KEY_HEADER) or b"").decode("latin-1")
+def _proof(scope: Scope) -> tuple[list[str], str]:
+    """The cookies and the key of a request."""
+    return cookies_of(scope), (_only(scope, KEY_HEADER) or b"").decode("latin-1")
 
 
 def cookie_name(scope: Scope) -> str:
@@ -214,14 +215,15 @@ def cookie_name(scope: Scope) -> str:
     return f"toolrest_{(scope.get('server') or ('', 0))[1]}"
 
 
-def cookie_of(scope: Scope) -> str:
-    """The value of our cookie, or nothing."""
-    try:
-        jar = SimpleCookie((_only(scope, b"cookie") or b"").decode("latin-1"))
-    except CookieError:
-        return ""
-    morsel = jar.get(cookie_name(scope))
-    return "" if morsel is None else morsel.value
+def cookies_of(scope: Scope) -> list[str]:
+    """The values of every cookie with our name.
+
+    Servers on other ports of this machine set cookies, too: of any form, and with our name for
+    another path. Neither may log anyone out.
+    """
+    given = (_only(scope, b"cookie") or b"").decode("latin-1").split(";")
+    pairs = (one.strip().partition("=") for one in given)
+    return [value for name, _, value in pairs if name == cookie_name(scope)]
 
 
 def _all(scope: Scope, name: bytes) -> list[bytes]:

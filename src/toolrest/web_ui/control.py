@@ -107,8 +107,9 @@ class SessionControl:
             return []
         running = sessions(self._page.home)
         self._last = {one: rows for one, rows in self._last.items() if one in running}
-        found = await asyncio.gather(*map(self._soon, running))
-        rows = [{**row, "live": True} for listed in found for row in listed]
+        found = zip(running, await asyncio.gather(*map(self._soon, running)), strict=True)
+        # The session is the one that was asked, whatever the row says.
+        rows = [{**row, "session": one, "live": True} for one, listed in found for row in listed]
         return sorted(rows, key=lambda row: row["created"])
 
     async def _soon(self, session_id: str) -> list[JSONObject]:
@@ -125,8 +126,8 @@ class SessionControl:
             raise
         except ControlError:
             return []
-        waiting: list[JSONObject] = reply["waiting"]
-        return waiting
+        listed = reply.get("waiting")
+        return [row for row in listed if _is_shown(row)] if isinstance(listed, list) else []
 
     async def _answer(self, session_id: str, body: JSONObject) -> JSONObject:
         """Answer a request; what is critical takes the code, as in the page's other list."""
@@ -138,7 +139,7 @@ class SessionControl:
             self._page.code.check(body.get("code"))
         fields = {name: body[name] for name in _ANSWER if name in body}
         reply = await ask_session(self._page.home, session_id, "answer", **fields)
-        return {"answer": reply["answer"]}
+        return {"answer": str(reply.get("answer"))}
 
     async def _message(self, session_id: str, body: JSONObject) -> JSONObject:
         fields = {"text": body.get("text"), "queued": body.get("queued") is True}
@@ -151,7 +152,8 @@ class SessionControl:
 
     async def _undo(self, session_id: str, body: JSONObject) -> JSONObject:
         reply = await ask_session(self._page.home, session_id, "undo", turn=body.get("turn"))
-        return {"lines": reply["lines"]}
+        lines = reply.get("lines")
+        return {"lines": [str(line) for line in lines] if isinstance(lines, list) else []}
 
     # Sessions of the page's own
 
@@ -193,6 +195,14 @@ class SessionControl:
         can = self._page.control and not self._page.read_only
         live = _events({**first, "control": can, "hosted": session_id in self.hosted}, stream)
         return StreamingResponse(live, media_type="text/event-stream")
+
+
+def _is_shown(row: Any) -> bool:
+    """Whether this is what a session sends: any program of this user can listen beside them."""
+    texts = isinstance(row, dict) and all(
+        isinstance(row.get(name), str) for name in ("id", "pin", "kind")
+    )
+    return texts and isinstance(row.get("created"), float | int)
 
 
 _ANSWER = ("request", "pin", "approve", "scope", "note", "answers")

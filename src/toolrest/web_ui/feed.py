@@ -27,6 +27,7 @@ from toolrest.wire.items.pairing import call_id_of, is_output
 from toolrest.wire.model import Usage
 
 _PIECE = 1 << 20
+_LONGEST_LINE = 64 << 20
 _LONGEST_TEXT = 200_000
 _LARGEST_IMAGE = 8 << 20
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
@@ -35,22 +36,24 @@ _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 def read_events(path: str, offset: int) -> tuple[list[JSONObject], int]:
     """The events behind an offset, up to some megabytes, and the offset after them.
 
-    A line that is still being written is left for the next look.
+    A line that is still being written is left for the next look. One that no session writes, so
+    long is it, is passed over in pieces, none of which is JSON.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        data = os.pread(fd, _PIECE, offset)
-        while data and b"\n" not in data:  # one long line
+        data = bytearray(os.pread(fd, _PIECE, offset))
+        more: bytes | bytearray = data
+        while more and b"\n" not in more:  # one long line
+            if len(data) >= _LONGEST_LINE:
+                return [], offset + len(data)
             more = os.pread(fd, _PIECE, offset + len(data))
-            if not more:
-                break
             data += more
     finally:
         os.close(fd)
     end = data.rfind(b"\n") + 1
     events: list[JSONObject] = []
-    for line in data[:end].splitlines(keepends=True):
-        offset += len(line)
+    for line in bytes(data[:end]).split(b"\n")[:-1]:
+        offset += len(line) + 1
         events += ({**event, "at": offset} for event in line_events(line))
     return events, offset
 

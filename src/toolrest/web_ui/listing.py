@@ -17,7 +17,6 @@ from toolrest.agent.history.stored_sessions import (
     head_of,
     latest_first,
     stored_at,
-    summary_of,
 )
 from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
@@ -28,6 +27,8 @@ from toolrest.wire.prices import cost_of
 
 _END = 32 * 1024
 _LAST = 120
+_LONGEST_LINE = 16 << 20
+"""Bytes of a line among a session's first ones; it may have pictures."""
 _JUST_NOW = 1_000_000_000
 """Nanoseconds in which a folder may change again without another time of change."""
 
@@ -157,26 +158,31 @@ def _own(path: str) -> os.stat_result | None:
 def _read_row(stored: Stored) -> JSONObject | None:
     """A row from the two ends of a file, and from the whole where these have no title."""
     try:
-        fd = os.open(stored.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(stored.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         status = os.fstat(fd)
         head = os.pread(fd, _END, 0)
         tail = os.pread(fd, _END, status.st_size - _END) if status.st_size > _END else head
+        meta, title = head_of(map(parsed, _whole_lines(head)))
+        if not meta or (title is None and status.st_size > _END):
+            with open(fd, "rb", closefd=False) as file:
+                meta, title = head_of(map(parsed, iter(lambda: file.readline(_LONGEST_LINE), b"")))
     finally:
         os.close(fd)
-    meta, title = head_of(map(parsed, _whole_lines(head)))
     summary = Summary(stored, meta, title or "", status.st_size, status.st_mtime)
-    if not meta or (title is None and status.st_size > _END):
-        found = summary_of(stored)
-        if found is None:
-            return None
-        summary = found
     row = {**summary.to_json(), "model": "", "input": 0, "output": 0, "last": ""}
     del row["path"]
-    row |= {"provider": summary.meta.get("model_provider"), "usage": Usage()}
+    row |= {"cwd": text_of(summary.meta, "cwd"), "usage": Usage()}
+    row |= {"provider": text_of(summary.meta, "model_provider")}
     return row | _latest(tail)
+
+
+def text_of(meta: JSONObject, name: str) -> str:
+    """A text of a session's first line; empty where a line that others wrote has none."""
+    value = meta.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _whole_lines(data: bytes) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ from toolrest.web_ui.access import (
     Json,
     Logins,
     cookie_name,
-    cookie_of,
+    cookies_of,
 )
 from toolrest.web_ui.batch_view import BatchView
 from toolrest.web_ui.changes import session_changes
@@ -137,10 +137,11 @@ class WebPage(Struct):
         return Response(document(), media_type="text/html")
 
     async def _login(self, request: Request) -> Response:
-        if self.logins.is_slowed():
-            return Json({"error": "too many wrong links; wait a minute"}, 429)
         body = await _body(request, _MOST_LOGIN)
+        is_slowed = self.logins.is_slowed()
         login = self.logins.open(str(body.get("token", "")))
+        if login is None and is_slowed:  # a right one counts whatever others on this machine try
+            return Json({"error": "too many wrong links; wait a minute"}, 429)
         if login is None:
             return Json({"error": "this link was used already or is not ours"}, 401)
         cookie, key = login
@@ -156,7 +157,7 @@ class WebPage(Struct):
         return response
 
     async def _logout(self, request: Request) -> Response:
-        self.logins.forget(cookie_of(request.scope))
+        self.logins.forget(cookies_of(request.scope))
         return Json({})
 
     async def _seen(self, _: Request) -> Response:
@@ -201,16 +202,24 @@ class WebPage(Struct):
         if layout not in _EXPORTS:
             return Json({"error": f"format is one of {', '.join(_EXPORTS)}"}, 400)
         media, write = _EXPORTS[layout]
-        text = await asyncio.to_thread(write, self, path)
+        try:
+            text = await asyncio.to_thread(write, self, path)
+        except ConfigError:  # cut in its first line
+            return Json(_NOT_FOUND, 404)
+        # A model may write the half of a pair: in JSON this is how it is written, too.
+        data = text.encode("utf-8", "backslashreplace")
         name = f"toolrest-{request.path_params['id']}.{layout}"
         named = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(text, media_type=media, headers=named)
+        return Response(data, media_type=media, headers=named)
 
     async def _changes(self, request: Request) -> Response:
         path = await self._path(request)
         if path is None:
             return Json(_NOT_FOUND, 404)
-        return Json(await asyncio.to_thread(self.changes, path))
+        try:
+            return Json(await asyncio.to_thread(self.changes, path))
+        except ConfigError:
+            return Json(_NOT_FOUND, 404)
 
     def changes(self, path: str) -> JSONObject:
         """The diff of a whole session against its start."""

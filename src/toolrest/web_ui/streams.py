@@ -12,7 +12,7 @@ from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.web_ui.feed import read_events
-from toolrest.web_ui.listing import Prices, is_open
+from toolrest.web_ui.listing import Prices, is_open, text_of
 from toolrest.web_ui.watch import FileWatch
 
 _PAUSE = 0.1
@@ -127,7 +127,7 @@ def priced(path: str, events: list[JSONObject], prices: Prices | None) -> list[J
     provider = None
     with contextlib.suppress(ConfigError):
         kind, meta = next(lines_of(path), None) or ("", {})
-        provider = meta.get("model_provider") if kind == "session_meta" else None
+        provider = text_of(meta, "model_provider") if kind == "session_meta" else None
     found = []
     for event in events:
         price = prices(event["model"], provider) if "model" in event else None
