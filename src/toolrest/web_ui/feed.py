@@ -29,6 +29,7 @@ from toolrest.wire.model import Usage
 _PIECE = 1 << 20
 _LONGEST_LINE = 64 << 20
 _LONGEST_TEXT = 200_000
+_LARGEST_COUNT = 2**53
 _LARGEST_IMAGE = 8 << 20
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 
@@ -138,22 +139,26 @@ def _tokens(payload: JSONObject) -> JSONObject:
     total, last = usage_from(info.get("total_token_usage")), info.get("last_token_usage")
     used = usage_from(last)
     context = last.get("total_tokens") if isinstance(last, dict) else None
-    window = info.get("model_context_window")
     return {
         "kind": "tokens",
         **_counts(total),
         "used": _counts(used),
-        "context": context if isinstance(context, int) else None,
-        "window": window if isinstance(window, int) else None,
+        "context": _count(context),
+        "window": _count(info.get("model_context_window")),
     }
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens, no larger than a page can count."""
+    return min(value, _LARGEST_COUNT) if type(value) is int and value >= 0 else None
 
 
 def _counts(usage: Usage) -> JSONObject:
     return {
-        "input": usage.input,
-        "cached": usage.cached_input,
-        "written": usage.cache_write_input,
-        "output": usage.output,
+        "input": _count(usage.input),
+        "cached": _count(usage.cached_input),
+        "written": _count(usage.cache_write_input),
+        "output": _count(usage.output),
     }
 
 
