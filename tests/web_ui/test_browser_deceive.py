@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.web_ui.conftest import Recorded, Served, open_first, waiting
 
+from toolrest.gate.approval.request import Choice
+
 pytestmark = pytest.mark.system
 
 EMOJI = "whole \u26a0\ufe0f \U0001f469\u200d\U0001f469"
@@ -54,6 +56,25 @@ def test_a_long_line_does_not_look_like_one_of_ours(tab: Any, home: Path) -> Non
     others = [left for goes_on, left in rows if goes_on]
     assert len(others) > 3
     assert min(others) > max(own) + 30
+
+
+ONCE = "this call only; if the sandbox blocks it, it runs once more outside"
+SESSION = "until this session ends: writes in " + "/a/long/folder" * 30
+
+
+def test_what_an_approval_grants_is_said_in_full(tab: Any, home: Path) -> None:
+    """Once, too, can be more than this call."""
+    waiting(home, choices=(Choice("once", ONCE), Choice("session", SESSION)))
+    tab.wait_for_selector(".card .grant")
+    for size in ({"width": 1100, "height": 800}, {"width": 390, "height": 800}):
+        tab.set_viewport_size(size)
+        for scope, sentence in (("once", ONCE), ("session", SESSION)):
+            tab.select_option(".card select", scope)
+            assert tab.inner_text(".card .grant") == f"Approves {sentence}."
+            card = tab.locator(".card").bounding_box()
+            for part in (".asked", "select", ".grant", "button.approve"):
+                inside = tab.locator(f".card {part}").bounding_box()
+                assert inside["x"] + inside["width"] <= card["x"] + card["width"]
 
 
 def test_nothing_that_comes_moves_the_buttons_of_an_approval(

@@ -13,6 +13,7 @@ from msgspec import structs
 from toolrest.agent.history.rollout import line_json
 from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.items import JSONObject
+from toolrest.process.output.layout import printed
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -29,6 +30,7 @@ from toolrest.wire.model import Usage
 _PIECE = 1 << 20
 _LONGEST_LINE = 64 << 20
 _LONGEST_TEXT = 200_000
+_EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE)
 _LARGEST_COUNT = 2**53
 _LARGEST_IMAGE = 8 << 20
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
@@ -86,8 +88,11 @@ def _item_events(item: JSONObject) -> Iterator[JSONObject]:
     if is_output(item):
         text = output_text(item)
         answers = {"answers": found} if (found := given_answers(text)) else {}
-        event = {"kind": "output", "id": call_id_of(item), "text": _cut(text)}
-        yield {**event, **answers, **_images(item)}
+        said = printed(text)
+        event = {"kind": "output", "id": call_id_of(item), "text": _cut(said)}
+        code = _EXIT_CODE.search(text, 0, len(text) - len(said))
+        exited = {"code": int(code[1])} if code else {}
+        yield {**event, **answers, **exited, **_images(item)}
         return
     for cell in stored_cells([item]):
         yield {**cell_json(cell), **_images(item)}

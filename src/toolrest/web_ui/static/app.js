@@ -2,7 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, open: false, playing: null, view: "timeline" };
+const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, open: null, playing: null, view: "timeline" };
 
 // Requests
 
@@ -58,6 +58,7 @@ async function list(more = false) {
   $("batch-link").hidden = !answer.batch;
   state.rows = more ? [...state.rows, ...answer.sessions] : answer.sessions;
   $("more").hidden = answer.sessions.length < 50;
+  if (state.chosen !== null) head();
   $("sessions").replaceChildren(...state.rows.map(row));
   if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: $("search").value || $("state").value ? "No session is like that." : "No session is recorded yet. Start one here, or run toolrest in a folder." }));
 }
@@ -99,7 +100,7 @@ function mark() {
 
 /** Forget the session that was shown. */
 function clear(id) {
-  Object.assign(state, { chosen: id, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
+  Object.assign(state, { chosen: id, open: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
   for (const part of ["timeline", "chart", "lanes", "plan", "changes"]) $(part).replaceChildren();
   $("scrub").max = $("scrub").value = "0";
   $("lanes-panel").hidden = $("plan-panel").hidden = true;
@@ -125,13 +126,13 @@ function choose(id) {
   void follow(id, state.stream.signal);
 }
 
-function head(open) {
+function head() {
   const found = state.rows.find((one) => one.id === state.chosen);
   $("title").textContent = visible(found?.title || state.chosen);
   const last = state.tokens.at(-1);
   const tokens = last ? `${last.input.toLocaleString()} tokens in, ${last.output.toLocaleString()} out` : "";
   const cost = last && last.cost !== null ? dollars(last.cost) : "";
-  const running = open === undefined ? "" : open ? "running" : "ended";
+  const running = state.open === null ? "" : state.open ? "running" : "ended";
   $("facts").textContent = visible([found?.cwd, found?.model, tokens, cost, running].filter(Boolean).join(" · "));
 }
 
@@ -149,7 +150,7 @@ async function watch(id, signal) {
       say("");
       for await (const [event, text] of messages(response.body)) {
         wait = 250;
-        if (event === "state") { const now = JSON.parse(text); state.open = now.open; head(now.open); if (now.gone) return; flush(); continue; }
+        if (event === "state") { const now = JSON.parse(text); state.open = now.open; head(); if (now.gone) return; flush(); continue; }
         if (event === "rest") { flush(); continue; }
         const value = JSON.parse(text);
         after = value.at;
@@ -360,7 +361,8 @@ async function start() {
     $("session").hidden = false;
     $("empty").hidden = true;
     data.events.forEach(take);
-    head(false);
+    state.open = false;
+    head();
     flush();
     return;
   }

@@ -46,8 +46,12 @@ async function answered() {
 function approvalCard(one) {
   const note = el("input", { type: "text", class: "why", placeholder: "why not (sent to the model)", "aria-label": "Reason for denying" });
   const pin = el("input", { type: "text", inputmode: "numeric", placeholder: "code", "aria-label": "Code for critical calls", autocomplete: "off" });
-  const scopes = [{ scope: "once", sentence: "this call only" }, ...one.choices.filter((choice) => choice.scope !== "once")];
-  const scope = el("select", { "aria-label": "Approve for" }, ...scopes.map((choice) => el("option", { value: choice.scope, text: `${choice.scope}: ${visible(choice.sentence)}` })));
+  const scopes = one.choices.length ? one.choices : [{ scope: "once", sentence: "this call only" }];
+  const scope = el("select", { "aria-label": "Approve for" }, ...scopes.map((choice) => el("option", { value: choice.scope, text: visible(choice.scope) })));
+  const grant = el("p", { class: "quiet grant", "aria-live": "polite" });
+  const told = () => { grant.textContent = `Approves ${visible(scopes.find((choice) => choice.scope === scope.value).sentence)}.`; };
+  scope.addEventListener("change", told);
+  told();
   const approve = el("button", { type: "button", class: "approve", text: "Approve", "data-key": "a", title: "a, then Enter", disabled: true });
   const deny = el("button", { type: "button", class: "deny", text: "Deny", "data-key": "d", title: "d, the reason, then Enter", disabled: true });
   const answer = async (body) => {
@@ -63,7 +67,7 @@ function approvalCard(one) {
   const risk = el("span", { class: one.critical || one.leaves ? "risk high" : "risk", text: one.leaves ? `${one.risk}, OUTSIDE THE SANDBOX` : one.risk });
   return el("article", { class: "card", "data-id": one.id }, el("h3", {}, `${visible(one.tool)} `, risk),
     whereOf(one), askedLines(one.lines),
-    el("div", { class: "row" }, approve, scope, one.critical ? pin : ""), el("div", { class: "row" }, deny, note));
+    el("div", { class: "row" }, approve, scopes.length > 1 ? scope : "", one.critical ? pin : ""), grant, el("div", { class: "row" }, deny, note));
 }
 
 /** What the terminal shows of a request. Each line is a block of its own, and what is too long goes on

@@ -123,10 +123,11 @@ function drawCell(event, calls) {
     const call = calls.get(event.id);
     if (event.agents) return drawAgents(event.agents, calls);
     if (call && asked.has(call)) return [[drawAnswers(asked.get(call), event), call]];
-    if (!call || call.classList.contains("planned") || !(event.text || event.images)) return [];
-    const lines = event.text.split("\n").length;
+    if (!call || call.classList.contains("planned") || !(event.text || event.images || event.code)) return [];
+    const lines = event.text.trimEnd().split("\n").length;
+    const failed = event.code ? el("span", { class: "bad", text: `, exit code ${event.code}` }) : "";
     const output = el("details", { open: event.text.length < 2000 },
-      el("summary", { text: `Output, ${lines} ${lines === 1 ? "line" : "lines"}` }), code(event.text, "Output"), ...pictures(event));
+      el("summary", {}, event.text ? `Output, ${lines} ${lines === 1 ? "line" : "lines"}` : "No output", failed), code(event.text, "Output"), ...pictures(event));
     return [[output, call]];
   }
   const time = new Date(event.time * 1000);
