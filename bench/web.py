@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import operator
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -161,8 +163,7 @@ async def viewed(
     journal.flush()
     counts = [0] * viewers
     tasks = [asyncio.create_task(view(client, journal.id, counts, n)) for n in range(viewers)]
-    while min(counts) < 8:
-        await asyncio.sleep(0.05)
+    await until(tasks, lambda: min(counts) >= 8)
     await asyncio.sleep(1)
     before, start = server.cpu(), time.monotonic()
     await asyncio.sleep(seconds)
@@ -175,13 +176,10 @@ async def viewed(
         journal.flush()
         written += 1
         await asyncio.sleep(1 / EVENTS_A_SECOND)
-    while min(now - old for now, old in zip(counts, had, strict=True)) < written:
-        await asyncio.sleep(0.05)
+    await until(tasks, lambda: min(map(operator.sub, counts, had)) >= written)
     busy = (server.cpu() - before) / (time.monotonic() - start)
     row(f"{viewers} viewers, {written / seconds:.0f} events a second", f"{busy:.2%} of a core")
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await leave(tasks)
     journal.close()
 
 
@@ -196,11 +194,7 @@ async def streamed(
             counts = [0] * viewers
             watching = (view(client, session.thread_id, counts, n, "live") for n in range(viewers))
             tasks = [asyncio.create_task(one) for one in watching]
-            while min(counts) < 1:
-                await asyncio.sleep(0.05)
-                for task in tasks:
-                    if task.done():
-                        task.result()
+            await until(tasks, lambda: min(counts) >= 1)
             before, own, start, written = server.cpu(), time.process_time(), time.monotonic(), 0
             while time.monotonic() - start < seconds:
                 session.emit(AgentMessageDelta(delta="word "))
@@ -211,9 +205,23 @@ async def streamed(
             own = time.process_time() - own
             row(f"{viewers} viewers, {written / passed:.0f} pieces of text a second", busy)
             row("the session and its viewers' clients, in one process", f"{own / passed:.2%}")
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await leave(tasks)
+
+
+async def until(tasks: list[asyncio.Task[None]], is_there: Callable[[], bool]) -> None:
+    """Wait for the viewers; one that has ended ends the bench instead of being waited for."""
+    while not is_there():
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            if task.done():
+                task.result()
+                raise RuntimeError("a viewer's stream has ended")
+
+
+async def leave(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 _DRAWN = "count => document.querySelectorAll('.chunk > li').length > count"
@@ -254,43 +262,47 @@ def browsed(home: Path) -> None:
         journal.say("assistant", f"cell {number}\n" + "word " * 40)
     journal.close()
     server = Server(home)
-    with sync_playwright() as playwright:
-        program = shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1100, "height": 800})
-        page.goto(f"{server.url}/#token={server.token}")
-        page.wait_for_selector("#sessions a")
-        start = time.perf_counter()
-        page.goto(f"{server.url}/#session={journal.id}")
-        page.wait_for_function(_DRAWN, arg=CELLS)
-        row(f"{CELLS} cells drawn", f"{time.perf_counter() - start:.2f} s")
-        devtools = page.context.new_cdp_session(page)
-        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
-        page.wait_for_timeout(2000)
-        before = cpu_of_page(devtools)
-        page.wait_for_timeout(QUIET * 1000)
-        quiet = (cpu_of_page(devtools) - before) / QUIET
-        row("the page of a session in which nothing happens", f"{quiet:.2%} of a core")
-        for how in ("scrolling", "jumping", "scrubbing"):
+    try:
+        with sync_playwright() as playwright:
+            program = shutil.which("chromium")
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1100, "height": 800})
+            page.goto(f"{server.url}/#token={server.token}")
+            page.wait_for_selector("#sessions a")
+            start = time.perf_counter()
+            page.goto(f"{server.url}/#session={journal.id}")
+            page.wait_for_function(_DRAWN, arg=CELLS)
+            row(f"{CELLS} cells drawn", f"{time.perf_counter() - start:.2f} s")
+            devtools = page.context.new_cdp_session(page)
+            devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+            page.wait_for_timeout(2000)
             before = cpu_of_page(devtools)
-            times = page.evaluate(_FRAMES, how)
-            work = (cpu_of_page(devtools) - before) / len(times) * 1000
-            middle, slow = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-            shown = f"{middle:.1f} ms, {slow:.1f} ms ({work:.1f} ms of CPU)"
-            row(f"frame while {how}, median and 95 %", shown)
-        browser.close()
-    server.stop()
+            page.wait_for_timeout(QUIET * 1000)
+            quiet = (cpu_of_page(devtools) - before) / QUIET
+            row("the page of a session in which nothing happens", f"{quiet:.2%} of a core")
+            for how in ("scrolling", "jumping", "scrubbing"):
+                before = cpu_of_page(devtools)
+                times = page.evaluate(_FRAMES, how)
+                work = (cpu_of_page(devtools) - before) / len(times) * 1000
+                middle, slow = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+                shown = f"{middle:.1f} ms, {slow:.1f} ms ({work:.1f} ms of CPU)"
+                row(f"frame while {how}, median and 95 %", shown)
+            browser.close()
+    finally:
+        server.stop()
 
 
 async def measure(home: Path, sessions: int, viewers: int, seconds: float) -> None:
     server = Server(home)
-    async with server.client() as client:
-        await server.log_in(client)
-        await listed(server, client, sessions)
-        await viewed(server, client, home, viewers, seconds)
-        await streamed(server, client, home, viewers, seconds)
-    row("most memory", f"{server.memory():.0f} MB")
-    server.stop()
+    try:
+        async with server.client() as client:
+            await server.log_in(client)
+            await listed(server, client, sessions)
+            await viewed(server, client, home, viewers, seconds)
+            await streamed(server, client, home, viewers, seconds)
+        row("most memory", f"{server.memory():.0f} MB")
+    finally:
+        server.stop()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from toolrest.gate.approval.pending import ApprovalScope, PendingApproval
 from toolrest.gate.approval.pending_store import PendingStore
-from toolrest.gate.approval.request import ApprovalRequest, Exact
+from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact
 from toolrest.policy.effects import Risk
 from toolrest.web_ui.access import Logins
 from toolrest.web_ui.server import WebPage
@@ -151,7 +151,13 @@ async def log_in(client: Client, logins: Logins) -> httpx.Response:
     return answer
 
 
-def waiting(home: Path, *, risk: Risk = Risk.EXECUTE, text: str = "rm -r build") -> PendingApproval:
+def waiting(
+    home: Path,
+    *,
+    risk: Risk = Risk.EXECUTE,
+    text: str = "rm -r build",
+    choices: tuple[Choice, ...] = (),
+) -> PendingApproval:
     """A call that waits for an answer."""
     request = ApprovalRequest(
         "c9",
@@ -162,6 +168,7 @@ def waiting(home: Path, *, risk: Risk = Risk.EXECUTE, text: str = "rm -r build")
         command=("/bin/bash", "-lc", text),
         cwd="/work",
         exact=Exact(json.dumps({"cmd": text, "secret": "sk-hidden"})),
+        choices=choices,
     )
     around = ApprovalScope("s1", "/work", "on-request", "workspace-write")
     return PendingStore(str(home)).add(request, around, 3600)

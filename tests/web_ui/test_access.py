@@ -170,6 +170,14 @@ async def test_requests_of_other_pages_are_refused(
     assert (await client.get("/api/sessions")).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_that_is_no_name_of_a_machine_is_refused(home: Path, host: str) -> None:
+    """Nobody could open the page there: browsers name the machine, which we have to know."""
+    wanted = Wanted(host=host, cert=__file__, key=__file__)
+    with pytest.raises(ConfigError, match="the one address or name"):
+        serve_page(load(env={"TOOLREST_HOME": str(home)}), wanted)
+
+
 def test_every_start_takes_another_port_by_default(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,7 +206,7 @@ def test_a_saved_session_opens_without_a_server(
 ) -> None:
     open_first(tab)
     with tab.expect_download() as saved:
-        tab.click("text=Save html")
+        tab.click("text=Save HTML")
     path = tmp_path / "saved.html"
     saved.value.save_as(path)
     offline = browser.new_context(offline=True).new_page()

@@ -78,6 +78,20 @@ def test_events_have_the_offset_after_their_line(session: Recorded) -> None:
     assert events[3] == {**events[3], "id": "c1", "text": "parser.py\n"}
 
 
+def test_an_output_is_what_was_printed_and_how_it_ended(session: Recorded) -> None:
+    """Without the lines that only the model is given."""
+    outputs = (
+        "Exit code: 2\nWall time: 0.1 seconds\nOutput:\nno such file\n",
+        "Chunk ID: a\nWall time: 0.1 seconds\nProcess exited with code 0\nOutput:\nfine\n",
+        "no header\nExit code: 3\n",
+    )
+    for number, output in enumerate(outputs):
+        session.call("ls", output, f"e{number}")
+    events, _ = read_events(str(session.path), 0)
+    found = [(one["text"], one.get("code")) for one in events if one["kind"] == "output"][-3:]
+    assert found == [("no such file\n", 2), ("fine\n", 0), ("no header\nExit code: 3\n", None)]
+
+
 def test_tokens_of_sub_agents_have_their_own_price(session: Recorded, home: Path) -> None:
     usage = {"total_token_usage": {"input_tokens": 220}, "last_token_usage": {"input_tokens": 100}}
     line = {"type": "agent_token_count", "model": "small", "info": usage}

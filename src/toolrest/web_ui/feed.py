@@ -13,6 +13,7 @@ from msgspec import structs
 from toolrest.agent.history.rollout import line_json
 from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.items import JSONObject
+from toolrest.process.output.layout import printed
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -29,6 +30,8 @@ from toolrest.wire.model import Usage
 _PIECE = 1 << 20
 _LONGEST_LINE = 64 << 20
 _LONGEST_TEXT = 200_000
+_EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE)
+_LARGEST_COUNT = 2**53
 _LARGEST_IMAGE = 8 << 20
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 
@@ -85,8 +88,11 @@ def _item_events(item: JSONObject) -> Iterator[JSONObject]:
     if is_output(item):
         text = output_text(item)
         answers = {"answers": found} if (found := given_answers(text)) else {}
-        event = {"kind": "output", "id": call_id_of(item), "text": _cut(text)}
-        yield {**event, **answers, **_images(item)}
+        said = printed(text)
+        event = {"kind": "output", "id": call_id_of(item), "text": _cut(said)}
+        code = _EXIT_CODE.search(text, 0, len(text) - len(said))
+        exited = {"code": int(code[1])} if code else {}
+        yield {**event, **answers, **exited, **_images(item)}
         return
     for cell in stored_cells([item]):
         yield {**cell_json(cell), **_images(item)}
@@ -138,22 +144,26 @@ def _tokens(payload: JSONObject) -> JSONObject:
     total, last = usage_from(info.get("total_token_usage")), info.get("last_token_usage")
     used = usage_from(last)
     context = last.get("total_tokens") if isinstance(last, dict) else None
-    window = info.get("model_context_window")
     return {
         "kind": "tokens",
         **_counts(total),
         "used": _counts(used),
-        "context": context if isinstance(context, int) else None,
-        "window": window if isinstance(window, int) else None,
+        "context": _count(context),
+        "window": _count(info.get("model_context_window")),
     }
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens, no larger than a page can count."""
+    return min(value, _LARGEST_COUNT) if type(value) is int and value >= 0 else None
 
 
 def _counts(usage: Usage) -> JSONObject:
     return {
-        "input": usage.input,
-        "cached": usage.cached_input,
-        "written": usage.cache_write_input,
-        "output": usage.output,
+        "input": _count(usage.input),
+        "cached": _count(usage.cached_input),
+        "written": _count(usage.cache_write_input),
+        "output": _count(usage.output),
     }
 
 

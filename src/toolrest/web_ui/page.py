@@ -12,7 +12,7 @@ from typing import Any
 
 SCRIPTS = (
     *("cells.js", "diff.js", "panels.js", "batch.js"),
-    *("control.js", "views.js", "app.js"),
+    *("approvals.js", "control.js", "views.js", "app.js"),
 )
 
 

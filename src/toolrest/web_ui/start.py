@@ -83,6 +83,10 @@ def _say(text: str, stream: TextIO = sys.stderr) -> None:
 
 
 def _check(host: str, wanted: Wanted) -> None:
+    if listening.is_wildcard(host):
+        raise ConfigError(
+            f"--host {host}: give the one address or name by which browsers call this machine"
+        )
     if not listening.is_loopback(host) and not (wanted.cert and wanted.key):
         raise ConfigError(
             f"--host {host}: other machines could reach this address, so it needs --cert and"

@@ -2,21 +2,16 @@
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const INERT = 500; // a button that has just appeared takes no click that was meant for another
-const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, playing: null, view: "timeline" };
+const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, open: null, playing: null, view: "timeline" };
 
 // Requests
 
-function say(text) { $("message").textContent = text; }
+function say(text) { $("message").textContent = visible(text); }
 
 async function ask(path, options = {}) {
   const headers = { "x-toolrest-key": state.key, ...idleHeader(), ...(options.headers ?? {}) };
   const response = await fetch(path, { ...options, headers, credentials: "same-origin", cache: "no-store" });
-  if (response.status === 401) {
-    state.key = "";
-    sessionStorage.removeItem("key");
-    say("This page is not logged in. Open the link that toolrest web printed at its start in this tab.");
-  }
+  if (response.status === 401) logOut();
   return response;
 }
 
@@ -35,6 +30,23 @@ async function logIn() {
   return true;
 }
 
+/** Nothing stays on a screen that was left alone; a new link shows the same session again. */
+function logOut() {
+  state.key = "";
+  sessionStorage.removeItem("key");
+  const place = state.chosen ?? new URLSearchParams(location.hash.slice(1)).get("session");
+  if (place !== null) sessionStorage.setItem("place", place);
+  history.replaceState(null, "", location.pathname);
+  choose(null);
+  state.rows = [];
+  for (const part of ["sessions", "batch", "folder"]) $(part).replaceChildren();
+  for (const part of ["new", "more", "batch-link", "leave"]) $(part).hidden = true;
+  $("first").value = "";
+  drawApprovals([]);
+  $("empty").textContent = "Not logged in.";
+  say("This page is not logged in. Open the link that toolrest web printed at its start in this tab.");
+}
+
 // The list
 
 async function list(more = false) {
@@ -46,18 +58,35 @@ async function list(more = false) {
   $("batch-link").hidden = !answer.batch;
   state.rows = more ? [...state.rows, ...answer.sessions] : answer.sessions;
   $("more").hidden = answer.sessions.length < 50;
+  if (state.chosen !== null) head();
   $("sessions").replaceChildren(...state.rows.map(row));
-  if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: $("search").value || $("state").value ? "No session is like that." : "No session is recorded." }));
+  if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: $("search").value || $("state").value ? "No session is like that." : "No session is recorded yet. Start one here, or run toolrest in a folder." }));
 }
 
+/** A session in three lines; what they cut is in the title of each. */
 function row(session) {
   const tokens = session.input + session.output;
-  const facts = [session.cwd, session.model, new Date(session.changed * 1000).toLocaleString(), tokens ? `${tokens.toLocaleString()} tokens` : "", session.cost === null || session.cost === undefined ? "" : dollars(session.cost)];
+  const cost = session.cost === null || session.cost === undefined ? "" : dollars(session.cost);
+  const facts = [lastOf(session.cwd), session.model].filter(Boolean).join(" · ");
+  const changed = new Date(session.changed * 1000);
+  const line = (text, title) => el("span", { class: "quiet line", text: visible(text), title: visible(title) });
   return el("li", {}, el("a", { href: `#session=${encodeURIComponent(session.id)}`, "aria-current": session.id === state.chosen ? "true" : null },
-    el("span", { class: session.open ? "open" : "", text: visible(session.title || "(no message)") }),
-    session.open ? el("span", { class: "quiet", text: "running" }) : "",
-    el("span", { class: "quiet", text: visible(facts.filter(Boolean).join(" · ")) }),
-    el("span", { class: "quiet", text: visible(session.last) })));
+    el("span", { class: "first" }, el("span", { class: "name", text: visible(session.title || "(no message)") }),
+      session.open ? el("span", { class: "open", text: "running" }) : el("time", { class: "quiet", datetime: iso(changed), title: changed.toLocaleString(), text: when(changed) })),
+    el("span", { class: "first" }, line(facts, [session.cwd, session.model].filter(Boolean).join(" · ")),
+      el("span", { class: "quiet", text: cost || (tokens ? `${short(tokens)} tokens` : "") })),
+    session.last ? line(session.last, session.last) : ""));
+}
+
+const lastOf = (folder) => folder.split("/").filter(Boolean).at(-1) ?? folder;
+const short = (count) => count.toLocaleString(undefined, { notation: "compact", maximumFractionDigits: 1 });
+
+/** The time of something of today, the day of anything else. */
+function when(time) {
+  const now = new Date();
+  if (time.toDateString() === now.toDateString()) return time.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" });
+  const day = { month: "short", day: "numeric" };
+  return time.toLocaleDateString(undefined, time.getFullYear() === now.getFullYear() ? day : { ...day, year: "numeric" });
 }
 
 function mark() {
@@ -71,7 +100,7 @@ function mark() {
 
 /** Forget the session that was shown. */
 function clear(id) {
-  Object.assign(state, { chosen: id, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
+  Object.assign(state, { chosen: id, open: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
   for (const part of ["timeline", "chart", "lanes", "plan", "changes"]) $(part).replaceChildren();
   $("scrub").max = $("scrub").value = "0";
   $("lanes-panel").hidden = $("plan-panel").hidden = true;
@@ -91,19 +120,19 @@ function choose(id) {
   mark();
   if (id === null) return;
   head();
-  $("exports").replaceChildren(...["html", "md", "json"].map((kind) => el("button", { type: "button", text: `Save ${kind}`, on: { click: () => save(kind) } })));
+  $("exports").replaceChildren(...EXPORTS.map(([kind, name]) => el("button", { type: "button", class: "plain", text: `Save ${name}`, on: { click: () => save(kind) } })));
   state.stream = new AbortController();
   void watch(id, state.stream.signal);
   void follow(id, state.stream.signal);
 }
 
-function head(open) {
+function head() {
   const found = state.rows.find((one) => one.id === state.chosen);
   $("title").textContent = visible(found?.title || state.chosen);
   const last = state.tokens.at(-1);
   const tokens = last ? `${last.input.toLocaleString()} tokens in, ${last.output.toLocaleString()} out` : "";
   const cost = last && last.cost !== null ? dollars(last.cost) : "";
-  const running = open === undefined ? "" : open ? "running" : "ended";
+  const running = state.open === null ? "" : state.open ? "running" : "ended";
   $("facts").textContent = visible([found?.cwd, found?.model, tokens, cost, running].filter(Boolean).join(" · "));
 }
 
@@ -121,7 +150,7 @@ async function watch(id, signal) {
       say("");
       for await (const [event, text] of messages(response.body)) {
         wait = 250;
-        if (event === "state") { const now = JSON.parse(text); head(now.open); if (now.gone) return; flush(); continue; }
+        if (event === "state") { const now = JSON.parse(text); state.open = now.open; head(); if (now.gone) return; flush(); continue; }
         if (event === "rest") { flush(); continue; }
         const value = JSON.parse(text);
         after = value.at;
@@ -166,7 +195,7 @@ function take(event) {
   const plan = event.kind === "call" ? planOf(event) : null;
   if (plan) state.plans.push([state.events.length, plan]);
   recorded(event);
-  takeLane(state.lanes, event);
+  safely(() => takeLane(state.lanes, event), () => {});
   state.events.push(event);
   if (state.events.length % 500 === 0) flush();
   else drawing ||= setTimeout(flush, 50);
@@ -181,7 +210,7 @@ function flush() {
   const live = state.playing === null && Number($("scrub").value) === Number($("scrub").max);
   $("scrub").max = String(state.events.length);
   $("lanes-panel").hidden = state.lanes.agents.size === 0;
-  if (state.lanes.agents.size) $("lanes").replaceChildren(...drawLanes(state.lanes, state.events[0].time, state.events.at(-1).time));
+  if (state.lanes.agents.size) $("lanes").replaceChildren(...drawLanes(state.lanes, state.events[0].time, state.events.at(-1).time, state.open));
   if (live) show(state.events.length);
   else position();
 }
@@ -197,18 +226,24 @@ function lastChunk() {
 
 /** Show the first `count` events; what is drawn already stays. */
 function show(count) {
-  const main = $("main");
-  const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 80;
+  const follows = atEnd();
   for (const [made] of state.drawn.splice(count).flat()) made.remove();
   while ($("timeline").lastElementChild?.childElementCount === 0) $("timeline").lastElementChild.remove();
   for (let at = state.drawn.length; at < count; at += 1) {
-    const made = drawCell(state.events[at], state.calls);
+    const made = safely(() => drawCell(state.events[at], state.calls), () => [[el("li", { class: "notice", text: "An entry that cannot be shown." }), null]]);
     state.drawn.push(made);
     for (const [cell, place] of made) (place ?? lastChunk()).append(cell);
   }
   $("scrub").value = String(count);
   position();
-  if (atEnd) main.scrollTop = main.scrollHeight;
+  if (follows) $("main").scrollTop = $("main").scrollHeight;
+}
+
+/** Whether what comes is followed: nobody reads further up, and no button that approves would move under the pointer. */
+function atEnd() {
+  const main = $("main");
+  if (cards.size && $("approvals").getBoundingClientRect().bottom > main.getBoundingClientRect().top) return false;
+  return main.scrollHeight - main.scrollTop - main.clientHeight < 80;
 }
 
 /** The moment that is shown, with the plan and the chart as of then. */
@@ -220,61 +255,6 @@ function position() {
   $("plan").replaceChildren(...(plan ? [drawPlan(plan)] : []));
   if (plan) $("plan-count").textContent = `Plan, ${plan.filter((one) => one.status === "completed").length} of ${plan.length} done`;
   $("chart").replaceChildren(...chart(state.tokens.filter((one) => one.context), at < state.events.length ? state.events[at].time : 0));
-}
-
-// Approvals
-
-const cards = new Map();
-let arming = 0;
-
-/** No button of an approval takes a click for a while: another card may have moved under the pointer. */
-function rest() {
-  const buttons = () => $("approvals").querySelectorAll("button");
-  for (const button of buttons()) button.disabled = true;
-  clearTimeout(arming);
-  arming = setTimeout(() => { for (const button of buttons()) button.disabled = state.readOnly; }, INERT);
-}
-
-async function approvals() {
-  const response = await ask("/api/approvals");
-  if (!response.ok) return;
-  const waiting = (await response.json()).approvals;
-  const gone = [...cards].filter(([id]) => !waiting.some((one) => one.id === id));
-  const come = waiting.filter((one) => !cards.has(one.id));
-  for (const [id, card] of gone) { card.remove(); cards.delete(id); }
-  for (const one of come) { const made = one.kind === "question" ? questionCard(one, answered) : approvalCard(one); cards.set(one.id, made); $("approvals").append(made); }
-  if (gone.length || come.length) rest();
-  $("approvals").hidden = cards.size === 0;
-  $("approvals-button").hidden = cards.size === 0;
-  $("approvals-button").textContent = cards.size === 1 ? "1 waits for an answer" : `${cards.size} wait for an answer`;
-  document.title = cards.size ? `(${cards.size}) Toolrest` : "Toolrest";
-}
-
-async function answered() {
-  await approvals();
-  rest();
-}
-
-function approvalCard(one) {
-  const note = el("input", { type: "text", class: "why", placeholder: "why not (sent to the model)", "aria-label": "Reason for denying" });
-  const pin = el("input", { type: "text", inputmode: "numeric", placeholder: "code", "aria-label": "Code for critical calls", autocomplete: "off" });
-  const scopes = [{ scope: "once", sentence: "this call only" }, ...one.choices.filter((choice) => choice.scope !== "once")];
-  const scope = el("select", { "aria-label": "Approve for" }, ...scopes.map((choice) => el("option", { value: choice.scope, text: `${choice.scope}: ${visible(choice.sentence)}` })));
-  const approve = el("button", { type: "button", class: "approve", text: "Approve", disabled: true });
-  const deny = el("button", { type: "button", class: "deny", text: "Deny", disabled: true });
-  const answer = async (body) => {
-    approve.disabled = deny.disabled = true;
-    const [path, which] = answerTo(one);
-    const response = await post(path, { ...which, ...body });
-    if (!response.ok) say((await response.json()).error);
-    await answered();
-  };
-  note.addEventListener("keydown", (event) => { if (event.key === "Enter" && !deny.disabled) deny.click(); });
-  approve.addEventListener("click", () => answer({ approve: true, scope: scope.value, code: pin.value }));
-  deny.addEventListener("click", () => answer({ approve: false, note: note.value }));
-  return el("article", { class: "card", "data-id": one.id }, el("h3", { text: `${visible(one.tool)}: ${one.risk}${one.leaves ? ", OUTSIDE THE SANDBOX" : ""}` }),
-    whereOf(one), code(one.lines.join("\n"), "What would run"),
-    el("div", { class: "row" }, approve, scope, one.critical ? pin : ""), el("div", { class: "row" }, deny, note));
 }
 
 // Keys
@@ -307,7 +287,7 @@ const KEYS = {
   v: sides,
   c: () => (state.view === "changes" ? look("timeline") : void changes()),
   "?": () => $("help").showModal(),
-  Escape: () => stop(),
+  Escape: () => { stop(); say(""); },
 };
 
 document.addEventListener("keydown", (event) => {
@@ -330,6 +310,8 @@ $("sides").addEventListener("click", sides);
 $("timeline-button").addEventListener("click", () => look("timeline"));
 $("changes-button").addEventListener("click", () => changes());
 $("keys").addEventListener("click", () => $("help").showModal());
+$("leave").addEventListener("click", async () => { if ((await post("/api/logout", {})).ok) logOut(); });
+$("dismiss").addEventListener("click", () => say(""));
 $("help-close").addEventListener("click", () => $("help").close());
 $("state").addEventListener("change", () => list());
 $("menu").addEventListener("click", () => { const on = document.body.classList.toggle("menu"); $("menu").setAttribute("aria-expanded", String(on)); });
@@ -373,18 +355,22 @@ async function start() {
   if (data !== null) { // a session saved as a file
     document.body.querySelector("nav").remove();
     $("menu").remove();
+    document.body.classList.add("saved");
     clear(data.session.id);
     state.rows = [data.session];
     $("session").hidden = false;
     $("empty").hidden = true;
     data.events.forEach(take);
-    head(false);
+    state.open = false;
+    head();
     flush();
     return;
   }
   window.addEventListener("hashchange", route);
   if (!(await logIn()) || !state.key) { if (!state.key) say("Open the link that toolrest web printed."); return; }
   await list();
+  if (!state.key) return;
+  $("leave").hidden = false;
   const place = sessionStorage.getItem("place");
   sessionStorage.removeItem("place");
   if (place !== null && !location.hash) history.replaceState(null, "", `#session=${encodeURIComponent(place)}`);

@@ -13,12 +13,29 @@ function el(tag, options = {}, ...children) {
   return node;
 }
 
-/** Control, zero-width and direction-changing characters in words: they must not deceive. */
+// Control, format, private and unpaired characters, line separators, and letters that are drawn as nothing.
+const HIDDEN = /([\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}])\1*/gu;
+const PICTURE = /\p{Extended_Pictographic}\ufe0f?$/u;
+
+/** Words in which nothing hides or changes the direction: they must not deceive. Parts of emoji stay. */
 function visible(text) {
-  return text.replace(
-    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-    (char) => (char === "\r" ? "" : `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`),
-  );
+  return String(text).replace(HIDDEN, (run, char, at, whole) => {
+    if (char === "\n" || char === "\t") return run;
+    if (char === "\r") return "";
+    const count = run.length / char.length;
+    if (count === 1 && (char === "\ufe0f" || char === "\u200d") && PICTURE.test(whole.slice(Math.max(0, at - 3), at))) return char;
+    return `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}${count > 1 ? `×${count}` : ""}⟩`;
+  });
+}
+
+/** What `draw` makes, or what stands for it: an entry that nobody foresaw takes no other away. */
+function safely(draw, instead) {
+  try {
+    return draw();
+  } catch (error) {
+    console.error(error);
+    return instead();
+  }
 }
 
 const PATCH = /^\*\*\* Begin Patch$/m;
@@ -45,7 +62,21 @@ function callBody(event) {
   if (event.questions) return event.questions.map(drawQuestion);
   const files = diffOf(event);
   if (files?.length) return files.map(drawDiff);
-  return [code(event.command ?? event.arguments, `Call of ${visible(event.tool)}`)];
+  const values = event.command === null ? valuesOf(event.arguments) : null;
+  return values ? [drawValues(values)] : [code(event.command ?? event.arguments, `Call of ${visible(event.tool)}`)];
+}
+
+/** The arguments of a call by their names; null where they are no small object. */
+function valuesOf(text) {
+  let values;
+  try { values = JSON.parse(text); } catch { return null; }
+  const is = values !== null && typeof values === "object" && !Array.isArray(values);
+  return is && Object.keys(values).length <= 20 ? values : null;
+}
+
+function drawValues(values) {
+  const rows = Object.entries(values).map(([name, value]) => [el("dt", { text: visible(name) }), el("dd", { text: visible(typeof value === "string" ? value : JSON.stringify(value)) })]);
+  return rows.length ? el("dl", { class: "values" }, ...rows.flat()) : "";
 }
 
 const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
@@ -53,6 +84,9 @@ const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 function pictures(event) {
   return (event.images ?? []).filter((url) => IMAGE.test(url)).map((url, at) => el("img", { src: url, alt: `Image ${at + 1} of this step`, loading: "lazy" }));
 }
+
+/** The time for machines; none for what is no time. */
+const iso = (time) => (Number.isNaN(time.getTime()) ? null : time.toISOString());
 
 const LABELS = { user: "You", message: "Model", reasoning: "Reasoning", notice: "Note" };
 
@@ -89,14 +123,15 @@ function drawCell(event, calls) {
     const call = calls.get(event.id);
     if (event.agents) return drawAgents(event.agents, calls);
     if (call && asked.has(call)) return [[drawAnswers(asked.get(call), event), call]];
-    if (!call || !(event.text || event.images)) return [];
-    const lines = event.text.split("\n").length;
-    const output = el("details", { open: event.text.length < 2000 && !call.classList.contains("planned") },
-      el("summary", { text: `Output, ${lines} ${lines === 1 ? "line" : "lines"}` }), code(event.text, "Output"), ...pictures(event));
+    if (!call || call.classList.contains("planned") || !(event.text || event.images || event.code)) return [];
+    const lines = event.text.trimEnd().split("\n").length;
+    const failed = event.code ? el("span", { class: "bad", text: `, exit code ${event.code}` }) : "";
+    const output = el("details", { open: event.text.length < 2000 },
+      el("summary", {}, event.text ? `Output, ${lines} ${lines === 1 ? "line" : "lines"}` : "No output", failed), code(event.text, "Output"), ...pictures(event));
     return [[output, call]];
   }
   const time = new Date(event.time * 1000);
-  const when = el("time", { datetime: time.toISOString(), text: time.toLocaleTimeString() });
+  const when = el("time", { datetime: iso(time), text: time.toLocaleTimeString() });
   if (event.kind === "call") {
     const title = event.questions ? "The model asks" : visible(event.tool);
     const cell = el("li", { class: planOf(event) ? "call planned" : "call" }, el("p", { class: "label" }, `${title} · `, when), ...callBody(event));

@@ -1,44 +1,8 @@
-// Control of a running session: what it writes now, messages to it, interrupt, undo, its questions.
+// Control of a running session: what it writes now, messages to it, interrupt, undo.
 
 const LONGEST = 65536; // characters of live text that are drawn
 const drafts = new Map(); // messages that are not sent yet, by session
 const live = { on: false, wanted: false, busy: false, turn: null, undoing: false, armed: false, texts: new Map(), outputs: new Map(), ended: new Set(), drawing: false };
-
-/** Where the answer to something that waits goes, and what says which one is meant. */
-function answerTo(one) {
-  if (!one.live) return [`/api/approvals/${encodeURIComponent(one.id)}`, { pin: one.pin }];
-  return [`/api/sessions/${encodeURIComponent(one.session)}/answer`, { request: one.id, pin: one.pin }];
-}
-
-/** Where something that waits would happen, with a link to its session. */
-function whereOf(one) {
-  return el("p", { class: "quiet" }, `${visible(`${one.workspace} · ${one.sandbox}`)} · `, el("a", { href: `#session=${encodeURIComponent(one.session)}`, text: "Open the session" }));
-}
-
-/** The card of a model's questions. */
-function questionCard(one, answered) {
-  const fields = one.questions.map((question, number) => {
-    const name = `question-${one.id}-${number}`;
-    const options = (question.options ?? []).map((option) => el("label", { class: "quiet" },
-      el("input", { type: "radio", name, value: option.label }), ` ${visible(option.label)}: ${visible(option.description)}`));
-    const own = el("input", { type: question.isSecret ? "password" : "text", autocomplete: "off", "aria-label": "Your answer", placeholder: options.length ? "or an answer of your own" : "your answer" });
-    const box = el("fieldset", {}, el("legend", { text: visible(question.header) }), el("p", { class: "words", text: visible(question.question) }), ...options, own);
-    return { id: question.id, box, text: () => own.value.trim() || (box.querySelector("input[type=radio]:checked")?.value ?? "") };
-  });
-  const send = el("button", { type: "button", class: "approve", text: "Answer", disabled: true });
-  const decline = el("button", { type: "button", class: "deny", text: "Decline", disabled: true });
-  const give = async (answers) => {
-    send.disabled = decline.disabled = true;
-    const [path, which] = answerTo(one);
-    const response = await post(path, { ...which, answers });
-    if (!response.ok) say((await response.json()).error);
-    await answered();
-  };
-  send.addEventListener("click", () => give(Object.fromEntries(fields.map((field) => [field.id, [field.text()]]))));
-  decline.addEventListener("click", () => give(null));
-  return el("article", { class: "card", "data-id": one.id }, el("h3", { text: "The model asks" }), whereOf(one),
-    ...fields.map((field) => field.box), el("div", { class: "row" }, send, decline));
-}
 
 // What is written now
 
@@ -104,7 +68,7 @@ function heard(event, value) {
   } else if (event === "output" && !live.ended.has(value.call)) {
     live.outputs.set(value.call, ((live.outputs.get(value.call) ?? "") + value.text).slice(-LONGEST));
   } else if (event === "end") {
-    if (value.error) say(visible(value.error));
+    if (value.error) say(value.error);
   } else if (event === "reset") {
     live.texts.clear();
     live.outputs.clear();
@@ -130,13 +94,12 @@ function drawLive() {
   live.drawing = true;
   requestAnimationFrame(() => {
     live.drawing = false;
-    const main = $("main");
-    const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 80;
+    const follows = atEnd();
     const texts = [...live.texts].filter(([, one]) => !one.recorded).map(([kind, one]) => el("li", { class: kind === "text" ? "message" : kind },
       el("p", { class: "label", text: kind === "text" ? "Model · writing" : "Reasoning" }), el("p", { class: "words", text: visible(one.text) })));
     const outputs = [...live.outputs.values()].map((text) => el("li", { class: "call" }, el("p", { class: "label", text: "Output so far" }), code(text, "Output so far")));
     $("live").replaceChildren(...texts, ...outputs);
-    if (atEnd) main.scrollTop = main.scrollHeight;
+    if (follows) $("main").scrollTop = $("main").scrollHeight;
   });
 }
 
@@ -145,7 +108,7 @@ function drawLive() {
 async function control(what, body = {}) {
   const response = await post(`/api/sessions/${encodeURIComponent(state.chosen)}/${what}`, body);
   const answer = await response.json();
-  say(response.ok ? (answer.lines ?? []).map(visible).join(" · ") : answer.error);
+  say(response.ok ? (answer.lines ?? []).join(" · ") : answer.error);
   return response.ok;
 }
 

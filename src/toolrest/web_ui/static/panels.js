@@ -11,12 +11,15 @@ function planOf(event) {
   } catch { return null; }
 }
 
+const MOST_STEPS = 200;
+
 function drawPlan(plan) {
-  return el("ul", { class: "plan" }, ...plan.map((one) => {
+  const more = plan.length > MOST_STEPS ? el("li", { class: "done", text: `and ${plan.length - MOST_STEPS} more` }) : "";
+  return el("ul", { class: "plan" }, ...plan.slice(0, MOST_STEPS).map((one) => {
     const [sign, word] = STEPS[one.status] ?? STEPS.pending;
     return el("li", { class: one.status === "completed" ? "done" : "" }, el("span", { "aria-hidden": "true", text: `${sign} ` }),
       visible(one.step), el("span", { class: "unseen", text: `, ${word}` }));
-  }));
+  }), more);
 }
 
 /** Take what an event says of sub-agents: each is a lane from its start to its end, and the event has their states. */
@@ -29,12 +32,13 @@ function takeLane(lanes, event) {
     asked = JSON.parse(lanes.calls.get(event.id)?.arguments ?? "{}");
   } catch { return; }
   if (typeof value.agent_id === "string") {
-    const agent = { task: String(asked.message ?? ""), role: String(asked.agent_type ?? ""), began: event.time, ended: null, state: "running", last: "", call: event.id, number: lanes.agents.size + 1 };
+    const agent = { task: String(asked?.message ?? ""), role: String(asked?.agent_type ?? ""), began: event.time, ended: null, state: "running", last: "", call: event.id, number: lanes.agents.size + 1 };
     lanes.agents.set(value.agent_id, agent);
     event.agents = [stateOf(agent)];
     return;
   }
-  const states = lanes.agents.has(asked.id) ? { [asked.id]: value.status } : value.status;
+  if (asked === null || typeof asked !== "object") return;
+  const states = lanes.agents.has(asked.id) ? { [asked.id]: value.status } : Array.isArray(asked.ids) ? value.status : null;
   if (states === null || typeof states !== "object") return;
   event.agents = [];
   for (const [id, status] of Object.entries(states)) {
@@ -51,14 +55,16 @@ function takeLane(lanes, event) {
 /** An agent as it is now. */
 const stateOf = (agent) => ({ number: agent.number, call: agent.call, state: agent.state, last: agent.last, runs: agent.ended === null });
 
-function drawLanes(lanes, first, last) {
+function drawLanes(lanes, first, last, open) {
   const span = Math.max(0.001, last - first);
   return [...lanes.agents.values()].map((agent, number) => {
     const x = ((agent.began - first) / span) * 400;
     const bar = svg("rect", { x: x.toFixed(1), y: "1", height: "8", width: Math.max(2, (((agent.ended ?? last) - agent.began) / span) * 400).toFixed(1), rx: "2" });
     const rail = svg("svg", { viewBox: "0 0 400 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
-    const took = `${agent.state} ${agent.ended === null ? "for" : "after"} ${((agent.ended ?? last) - agent.began).toFixed(0)} s`;
-    return el("li", { class: agent.ended === null ? "runs" : "" },
+    const seconds = `${((agent.ended ?? last) - agent.began).toFixed(0)} s`;
+    const runs = agent.ended === null && open;
+    const took = agent.ended !== null ? `${agent.state} after ${seconds}` : open ? `${agent.state} for ${seconds}` : "its end is not recorded";
+    return el("li", { class: runs ? "runs" : "" },
       el("span", { class: "lane", text: visible(`Agent ${number + 1}${agent.role ? ` (${agent.role})` : ""}: ${agent.task}`) }), rail,
       el("span", { class: "quiet", text: visible(`${took}${agent.last ? `: ${agent.last}` : ""}`) }));
   });

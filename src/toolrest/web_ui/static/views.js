@@ -70,6 +70,8 @@ function pace(step) {
   speed.selectedIndex = Math.min(speed.options.length - 1, Math.max(0, speed.selectedIndex + step));
 }
 
+const EXPORTS = [["html", "HTML"], ["md", "Markdown"], ["json", "JSON"]];
+
 async function save(kind) {
   const response = await ask(`/api/sessions/${encodeURIComponent(state.chosen)}/export?format=${kind}`);
   if (!response.ok) return;
