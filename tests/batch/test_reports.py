@@ -57,6 +57,7 @@ async def test_reports_of_a_batch(bench: Callable[..., Bench], tmp_path: Path) -
     text = write_results("csv", read_results(store), store).decode()
     (line,) = csv.DictReader(io.StringIO(text))
     assert (line["text"], line["total_tokens"], line["attempts"]) == ("task-0 is done", "220", "1")
+    assert line["model"] == "gpt-5.5"
     page = write_results("html", read_results(store), store).decode()
     assert 'href="tasks/task-0/journal.jsonl"' in page
     assert "<svg" in page

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.batch.conftest import Bench, turn_of
+from tests.batch.conftest import Bench, turn_of, worker
 from tests.batch.test_tasks import repository
 
 from toolrest.batch import attempt as attempt_module
@@ -143,7 +143,7 @@ def test_a_result_for_another_prompt_is_said(bench: Callable[..., Bench]) -> Non
 
     assert run().code == 0
     rows[1]["prompt"] = "task-1"
-    said = "1 tasks have a result for another prompt, b for one"
+    said = "1 result for another prompt than the file's, of b for one"
     for _ in range(2):
         assert said in run().err, "as often as it is so"
     assert here.desk.run("batch", "retry", str(here.store), "b").code == 0
@@ -151,6 +151,34 @@ def test_a_result_for_another_prompt_is_said(bench: Callable[..., Bench]) -> Non
         ran = run()
         assert (ran.code, "another prompt" in ran.err) == (0, False)
     assert [task for task, _ in here.turns()] == ["task-0", "task-0", "task-1"]
+
+
+def test_a_result_of_other_options_is_said(bench: Callable[..., Bench]) -> None:
+    """Who evaluates two models with one store would take one's results for the other's."""
+    here = bench(lambda _: "done")
+    here.tasks(2, model="gpt-5.5")
+    assert here.run().code == 0
+    assert {row["model"] for row in here.results().values()} == {"gpt-5.5"}
+    here.tasks(2, model="gpt-5.5-mini")
+    said = "2 results for other options than the file's, of task-0 for one"
+    for options in ((), ("-c", "model_reasoning_effort=low")):
+        assert said in here.run(*options).err
+        here.tasks(2, model="gpt-5.5")
+    assert "results for" not in here.run().err
+
+
+def test_a_damaged_result_is_shown_and_can_be_run_again(bench: Callable[..., Bench]) -> None:
+    """As a disk that failed leaves it."""
+    here = bench(worker(1))
+    here.tasks(2)
+    assert here.run().code == 0
+    (here.store / "tasks" / "task-1" / "result.json").write_bytes(b"")
+    for layout in ("csv", "html", "jsonl"):
+        ran = here.desk.run("batch", "results", str(here.store), "--format", layout)
+        assert (ran.code, "retry STORE task-1 runs it again" in ran.out) == (0, True)
+    assert here.desk.run("batch", "retry", str(here.store), "task-1").code == 0
+    assert here.run().code == 0
+    assert here.results()["task-1"]["text"] == "task-1 is done"
 
 
 async def test_a_token_in_a_repository_is_not_in_the_result(

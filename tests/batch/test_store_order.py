@@ -72,7 +72,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setenv("TOOLREST_HOME", str(tmp_path / "home"))
     task = BatchTask("t", "p", None, repo=str(tmp_path / "repo"))
 
-    def start(store: SlowPatch) -> asyncio.Task[Any]:
+    def start(store: SlowPatch, lease_seconds: float = 4.0) -> asyncio.Task[Any]:
         async def run_child(arguments: list[str], *, env: Any, on_line: Any, **_: Any) -> ChildEnd:
             work = Path(arguments[arguments.index("--cd") + 1], "work.txt")
             work.write_text("half of it\n")
@@ -86,7 +86,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             return ChildEnd(0, dict(DONE))
 
         monkeypatch.setattr(attempt_module, "run_child", run_child)
-        options = RunOptions(scratch=str(tmp_path / "scratch"), lease_seconds=4.0)
+        options = RunOptions(scratch=str(tmp_path / "scratch"), lease_seconds=lease_seconds)
         return asyncio.ensure_future(run_task(task, store, options))
 
     return start
@@ -135,3 +135,13 @@ async def test_a_stopped_task_leaves_no_write_behind(
     assert "patch.diff" in store.stored
     assert store.stored[-1] == "lease-1.json"
     assert lease()["released"]
+
+
+async def test_what_a_quiet_session_has_done_is_stored_before_its_next_heartbeat(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It prints one line, and then the model thinks for long."""
+    store = SlowPatch(str(tmp_path / "store"), lambda _: True)
+    end = await run(store, lease_seconds=4000.0)
+    assert end.outcome == "done"
+    assert store.beats == 2, "those of the end"

@@ -20,7 +20,7 @@ from toolrest.agent.history.cleanup import DAY, collect
 from toolrest.batch import run_task as run_task_module
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores.store import FolderStore
-from toolrest.batch.tasks.task import read_tasks
+from toolrest.batch.tasks.task import BatchTask, read_tasks
 from toolrest.errors import ConfigError
 from toolrest.testing import Call, Fail
 
@@ -117,7 +117,7 @@ def test_failures_have_classes_retries_and_the_end_of_stderr(bench: Callable[...
     assert found["failures"] == {"model_error": 1, "budget": 1, "usage": 1}
 
     again = here.desk.run("batch", "retry", str(here.store), "--class", "budget")
-    assert "1 tasks will run again" in again.err
+    assert "1 task will run again" in again.err
     here.tasks(3, max_turns=3)
     asked = len(here.server.requests)
     assert here.run().code == 1, "the other failures stay until they are retried"
@@ -269,10 +269,38 @@ def test_fields_that_make_no_sense_are_named(tmp_path: Path) -> None:
         ({"prompt": "\ud800"}, "line 1: `prompt` has half a character"),
         ({"prompt": "x", "check_timeout": -1}, "line 1: `check_timeout` must be a number above 0"),
         ({"prompt": "x", "max_turns": 0}, "`max_turns` must be a number above 0"),
+        ({"prompt": "x", "cd": "a\0b"}, "line 1: `cd` has a NUL character"),
+        ({"prompt": "x", "model": "a\0b"}, "line 1: `model` has a NUL character"),
+        ({"prompt": "x", "id": ["a"]}, "line 1: the `id` must be a text or a number"),
     ):
         (tmp_path / "tasks").write_text(json.dumps(line))
         with pytest.raises(ConfigError, match=message):
             list(read_tasks(str(tmp_path / "tasks")))
+
+
+def test_no_two_ids_have_one_name_for_files(tmp_path: Path) -> None:
+    """One would be taken for done when the other one is."""
+    ids = ["a/b", BatchTask("a/b", "x", None).key]
+    rows = [{"id": name, "prompt": "x"} for name in ids]
+    (tmp_path / "tasks").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ConfigError, match=r"line 2: the id 'a_b-.*' is there twice"):
+        list(read_tasks(str(tmp_path / "tasks")))
+    names = [
+        "\u00e9",
+        "e\u0301",
+        "x" * 5000,
+        "x" * 5001,
+        "../x",
+        "..",
+        ".",
+        "nul\0",
+        "-rf",
+        "A",
+        "a",
+    ]
+    keys = {BatchTask(name, "x", None).key for name in names}
+    assert len(keys) == len(names)
+    assert not [key for key in keys if "/" in key or key.startswith(".") or len(key) > 100]
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_anything_runs(

@@ -19,7 +19,7 @@ from toolrest.batch.failures import Retry
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores.store import FolderStore
 from toolrest.batch.tasks import workspace as workspace_module
-from toolrest.batch.tasks.task import BatchTask
+from toolrest.batch.tasks.task import BatchTask, read_tasks
 from toolrest.batch.tasks.workspace import (
     Workspace,
     WorkspaceError,
@@ -284,3 +284,41 @@ async def test_ids_that_git_would_change_have_a_patch(place: Place, name: str) -
 async def test_ids_that_are_alike_have_worktrees_of_their_own(place: Place) -> None:
     paths = {(await place.make(name)).path for name in ("a.b", "a_b", "a..b", "a.b-c")}
     assert len(paths) == 4
+
+
+async def test_a_relative_repository_is_that_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two projects with the same task file do not share a mirror."""
+    for name in ("one", "two"):
+        repository(tmp_path / name)
+        commit(tmp_path / name, name)
+        (tmp_path / name / "tasks").write_text('{"prompt": "p", "repo": "."}')
+        monkeypatch.chdir(tmp_path / name)
+        (task,) = read_tasks("tasks")
+        assert task.repo == str(tmp_path / name)
+        made = await Place(".", tmp_path / "scratch").make(name)
+        assert (Path(made.path) / "a.txt").read_text() == name
+
+
+async def test_changes_that_are_too_many_are_not_copied(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would fill the disk of the mirror and the memory of the batch."""
+    monkeypatch.setattr(workspace_module, "_MOST_BYTES", 10_000)
+    made = await place.make("a")
+    with (Path(made.path) / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(WorkspaceError, match="changed files are more than"):
+        await place.patch(made)
+    (Path(made.path) / ".gitignore").write_text("large\n")
+    assert b"large" in await place.patch(made)
+
+
+async def test_a_patch_leaves_nothing_in_the_mirror(place: Place, tmp_path: Path) -> None:
+    """Copies of a patch are made all the time while a task runs."""
+    made = await place.make("a")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    (new := Path(made.path) / "new.txt").write_text("new\n")
+    assert b"+new" in await place.patch(made)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before | {new}

@@ -22,6 +22,8 @@ from toolrest.batch.tasks.records import content
 from toolrest.batch.tasks.setup import ARCHIVE, TaskSetup, seconds_of
 from toolrest.batch.tasks.task import BatchTask, limit_arguments
 from toolrest.batch.tasks.workspace import Patch, Workspace
+from toolrest.config.loader import load
+from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.process.output.head_tail import HeadTail
 
@@ -216,7 +218,20 @@ class Attempt:
             if self._check["score"] is None:
                 self._check["error"] = end.stderr.strip()
         self._check["seconds"] = round(time.monotonic() - start, 3)
-        self._check_output = _text(kept) + errors
+        self._check_output = await asyncio.to_thread(self._redacted, _text(kept) + errors)
+
+    def _redacted(self, output: bytes) -> bytes:
+        """What a check printed, without secrets, as what a session's commands print."""
+        # It is slow to import, and most tasks have no check.
+        from toolrest.agent.setup.assemble import redactor_for
+
+        try:
+            config = load(home=self._setup.home, overrides=self._setup.settings, surface="cli")
+            redactor = redactor_for(config, os.environ)
+        except ConfigError as error:
+            return f"[not kept, as it cannot be seen what is secret in it: {error}]\n".encode()
+        text = output.decode("utf-8", "surrogateescape")
+        return redactor.redact(text).encode("utf-8", "surrogateescape")
 
     def _check_sandbox(self, workspace: Workspace) -> list[str]:
         """The options of `toolrest sandbox` for the sandbox that the session's commands had."""
@@ -266,6 +281,7 @@ class Attempt:
             "failure": self.failure,
             "exit_code": self._end.exit_code,
             **{name: summary.get(name) for name in ("status", "reason", "text")},
+            "model": self._used.model,
             "thread_id": self._row.get("thread_id"),
             **self._used.to_json(),
             "cost": self._prices.of(self._used.spent),

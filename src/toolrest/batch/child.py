@@ -16,6 +16,7 @@ from toolrest.batch.failures import oom_kills
 
 _TAIL = 4096
 _LONGEST_LINE = 64 << 20
+_PIECE = 1 << 16
 _PATIENCE = 10.0
 """Seconds that a child gets to end by itself after SIGTERM."""
 
@@ -46,30 +47,39 @@ async def run_child(
     on_line: OnLine | None = None,
     started: Callable[[asyncio.subprocess.Process], None] | None = None,
 ) -> ChildEnd:
-    """Run `toolrest` with these arguments; `on_line` gets its lines. Cancelling ends it.
+    """Run `toolrest` with these arguments. Cancelling ends it.
+
+    `on_line` gets the lines of an `exec`, and of other commands their output in pieces.
 
     Without -P and in the workspace, Python would take a `toolrest.py` there for us. It is started
     from this thread: a parent-death signal comes when the thread ends that started the child.
     """
     before = oom_kills()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "toolrest", *arguments,
-        cwd=cwd,
-        env=child_env(env),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_LONGEST_LINE,
+    has_lines = arguments[0] == "exec"  # what a check prints is no event
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "toolrest", *arguments,
+            cwd=cwd,
+            env=child_env(env),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE if has_lines else _PIECE,
+        )
     )  # fmt: skip
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError, ValueError):  # it is there all the same, and is ended like others
+            await _end(await starting)
+        raise
     if started is not None:
         started(process)
     summary = Summary()
-    take = summary.take if arguments[0] == "exec" else None  # what a check prints is no event
+    output = _lines(process, summary.take, on_line) if has_lines else _pieces(process, on_line)
     tail = bytearray()
     try:
-        await asyncio.gather(
-            _feed(process, stdin), _lines(process, take, on_line), _errors(process, tail)
-        )
+        await asyncio.gather(_feed(process, stdin), output, _errors(process, tail))
         code = await process.wait()
     except BaseException:
         await _end(process)
@@ -98,6 +108,14 @@ async def _lines(process: asyncio.subprocess.Process, *takers: OnLine | None) ->
         for take in takers:
             if take is not None:
                 take(line)
+
+
+async def _pieces(process: asyncio.subprocess.Process, take: OnLine | None) -> None:
+    """Read what may be one endless line, a little at a time."""
+    assert process.stdout is not None  # noqa: S101
+    while data := await process.stdout.read(_PIECE):
+        if take is not None:
+            take(data)
 
 
 async def _errors(process: asyncio.subprocess.Process, tail: bytearray) -> None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +28,7 @@ _log = logging.getLogger("toolrest")
 _MOST_UNSTORED = 3
 """So many tasks in a row without a result: the store is full or gone."""
 _POLL_SECONDS = 2.0
+_HASHES = ("prompt", "task")
 
 
 class BatchCounts(Struct):
@@ -46,21 +48,46 @@ class BatchCounts(Struct):
         return self.total - self.had_result - self.done
 
 
-def record_tasks(store: Store, tasks: Sequence[BatchTask]) -> list[str]:
+class ChangedTasks(NamedTuple):
+    """The ids of tasks that are not what their result is of; the result stays on record."""
+
+    prompt: list[str]
+    options: list[str]
+    """The prompt is the same: a field of the task is another one, or a `-c` of the run."""
+
+
+def record_tasks(
+    store: Store, tasks: Sequence[BatchTask], overrides: Sequence[str] = ()
+) -> ChangedTasks:
     """Add the tasks to the store's list, from which reports know what there is to do.
 
-    Returns the ids of those that have a result for another prompt, which stays on record.
+    Returns those that have a result and were changed since.
     """
     known = {row["key"]: row for row in _task_rows(store)}
-    new = {task.key: {"id": task.id, "key": task.key, "prompt": task.prompt_hash} for task in tasks}
-    changed = {key for key in new.keys() & known.keys() if new[key] != known[key]}
-    other = {key for key in changed if "prompt" in known[key]}
-    other &= finished_keys(store) if other else set()
-    wanted = known | {key: row for key, row in new.items() if key not in other}
+    new = {task.key: _row(task, overrides) for task in tasks}
+    both = new.keys() & known.keys()
+    changed = {key for key in both if any(_differ(new[key], known[key], name) for name in _HASHES)}
+    changed &= finished_keys(store) if changed else set()
+    wanted = known | {key: row for key, row in new.items() if key not in changed}
     if wanted != known:
         lines = map(json.dumps, wanted.values())
         store.write("tasks.jsonl", ("\n".join(lines) + "\n").encode())
-    return [row["id"] for key, row in new.items() if key in other]
+    prompt = {key for key in changed if _differ(new[key], known[key], "prompt")}
+    ids = {key: row["id"] for key, row in new.items() if key in changed}
+    return ChangedTasks(
+        [name for key, name in ids.items() if key in prompt],
+        [name for key, name in ids.items() if key not in prompt],
+    )
+
+
+def _row(task: BatchTask, overrides: Sequence[str]) -> JSONObject:
+    hashes = {"prompt": task.prompt_hash, "task": task.hash_with(overrides)}
+    return {"id": task.id, "key": task.key, **hashes}
+
+
+def _differ(new: JSONObject, known: JSONObject, name: str) -> bool:
+    """Whether a hash is another one; a row of an earlier version may lack it."""
+    return name in known and new[name] != known[name]
 
 
 def _task_rows(store: Store) -> list[JSONObject]:

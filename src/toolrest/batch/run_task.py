@@ -18,6 +18,7 @@ from toolrest.batch.prices import Prices
 from toolrest.batch.stores.lease import SECONDS, Lease, Leases, Runner
 from toolrest.batch.stores.store import Store
 from toolrest.batch.stores.threads import in_thread
+from toolrest.batch.tasks.journal import StillOpen
 from toolrest.batch.tasks.setup import TaskSetup, seconds_of, this_run
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import WorkspaceError, WorkspaceUnavailable
@@ -32,6 +33,8 @@ Outcome: TypeAlias = Literal[
 
 _log = logging.getLogger("toolrest")
 _STORE_RETRIES = (0.5, 2.0, 8.0)
+_PATIENCE = 0.7
+"""The part of a lease after which its holder gives up for lack of a heartbeat."""
 CANCELLED = "cancelled"
 """The file in a store that makes all runners stop."""
 _LOST_RUNNERS = 8
@@ -155,11 +158,14 @@ class _Work:
         last = time.monotonic()
         while True:
             await asyncio.sleep(self._leases.seconds / 4)
+            # A store may hang instead of failing; who wakes after a long sleep has a moment yet.
+            left = last + self._leases.seconds * _PATIENCE - time.monotonic()
             try:
-                is_ours = await asyncio.to_thread(self._leases.beat, self._lease)
-                if self._is_storing:
-                    continue
-                stop = not is_ours or await asyncio.to_thread(self._store.has, CANCELLED)
+                async with asyncio.timeout(max(left, self._leases.seconds / 4)):
+                    is_ours = await asyncio.to_thread(self._leases.beat, self._lease)
+                    if self._is_storing:
+                        continue
+                    stop = not is_ours or await asyncio.to_thread(self._store.has, CANCELLED)
                 if not is_ours:
                     self._end = TaskEnd("lost", problem="another runner has taken it over")
                 elif stop:
@@ -169,7 +175,8 @@ class _Work:
                     self._setup.start_sync()  # not awaited: it may take longer than the lease
             except OSError as error:
                 # Without a heartbeat others take the lease for a dead one's.
-                stop = time.monotonic() - last > self._leases.seconds * 0.7
+                is_long = time.monotonic() - last >= self._leases.seconds * _PATIENCE
+                stop = is_long and not self._is_storing  # one result at most is stored, by anyone
                 if stop:
                     self._end = TaskEnd("lost", problem=_reason(error))
             if stop:
@@ -187,6 +194,14 @@ class _Work:
             await asyncio.shield(asyncio.to_thread(self._leases.beat, self._lease))
 
     async def _work(self) -> TaskEnd:
+        try:
+            return await self._attempts()
+        except StillOpen:
+            # A runner that was stopped for long left its session running: it is not begun twice.
+            await self._release()
+            return TaskEnd("busy")
+
+    async def _attempts(self) -> TaskEnd:
         lost = self._lease.lost
         failures = {"killed": max(0, lost - _LOST_RUNNERS)}
         if lost > self._options.most_lost:
@@ -219,6 +234,9 @@ class _Work:
                 await self._give_up(attempt)
             else:
                 await attempt.run(self._recorded)
+        except StillOpen:
+            self._lease.attempts.pop()
+            raise
         except WorkspaceUnavailable as error:
             attempt.fail("workspace", str(error))
         except (WorkspaceError, ConfigError) as error:
@@ -306,6 +324,8 @@ class _Work:
 
 
 def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "the store does not answer"
     if error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return error.strerror or str(error) or type(error).__name__

@@ -36,6 +36,8 @@ def toolrest_home(given: str | os.PathLike[str] | None, env: Mapping[str, str]) 
 
 USERS_HOME = "TOOLREST_USERS_HOME"
 """The variable with the user's own home, for a task of a batch, which has another."""
+BATCH_TASKS = "TOOLREST_BATCH_TASKS"
+"""The variable with the folder of what all tasks of a batch have stored, sessions among it."""
 
 
 def config_file(home: str) -> str:

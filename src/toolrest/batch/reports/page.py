@@ -33,7 +33,7 @@ figure {{ margin: 0 }} figcaption {{ color: #57606a }} rect {{ fill: #3b7dd8 }}
 <div class="charts">{charts}</div>
 <h2>Tasks</h2>
 <table><tr><th>task<th>end<th class="n">score<th class="n">turns<th class="n">calls
-<th class="n">tokens<th class="n">cost<th class="n">seconds<th class="n">attempts<th>session</tr>
+<th class="n">tokens<th class="n">cost<th class="n">seconds<th class="n">attempts<th>files</tr>
 {rows}
 </table></html>
 """
@@ -44,6 +44,11 @@ def results_page(rows: Sequence[JSONObject], name: str) -> str:
     failures = Counter(str(row["failure"]) for row in rows if row["failure"] is not None)
     parts = [f"{len(rows)} results, {sum(failures.values())} failed"]
     parts += [f"{escape(kind)}: {count}" for kind, count in failures.most_common()]
+    scores = [score for row in rows if (score := _score(row)) is not None]
+    if scores:
+        parts.append(f"mean score of {len(scores)}: {sum(scores) / len(scores):.3f}")
+    models = Counter(str(row["model"]) for row in rows if row.get("model"))
+    parts += [f"{escape(model)}: {count}" for model, count in models.most_common()]
     return _PAGE.format(
         name=escape(name),
         summary="; ".join(parts),
@@ -63,7 +68,8 @@ def _score(row: JSONObject) -> float | None:
 
 def _row(row: JSONObject) -> str:
     failure = row["failure"]
-    end = f'<span class="bad">{escape(str(failure))}</span>' if failure else "done"
+    error = escape(str(row.get("error") or ""))
+    end = f'<span class="bad" title="{error}">{escape(str(failure))}</span>' if failure else "done"
     score, cost = _score(row), row.get("cost")
     numbers = (
         "" if score is None else f"{score:g}",
@@ -76,7 +82,8 @@ def _row(row: JSONObject) -> str:
     )
     cells = "".join(f'<td class="n">{escape(str(value))}' for value in numbers)
     folder = quote(f"{task_folder(row['key'])}/")
-    links = f'<a href="{folder}journal.jsonl">journal</a> <a href="{folder}events.jsonl">events</a>'
+    names = ("result.json", "journal.jsonl", "events.jsonl")
+    links = " ".join(f'<a href="{folder}{name}">{name.partition(".")[0]}</a>' for name in names)
     return f"<tr><td>{escape(str(row['id']))}<td>{end}{cells}<td>{links}</tr>"
 
 

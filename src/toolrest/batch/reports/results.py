@@ -18,7 +18,7 @@ from toolrest.items import JSONObject
 
 FORMATS = ("jsonl", "csv", "html", "parquet")
 _COLUMNS = (
-    *("id", "failure", "status", "reason", "score", "turns", "tool_calls", "input_tokens"),
+    *("id", "failure", "status", "reason", "score", "model", "turns", "tool_calls", "input_tokens"),
     *("output_tokens", "total_tokens", "cost", "seconds", "attempts", "thread_id", "text", "error"),
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -27,11 +27,25 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 def read_results(store: Store, keys: set[str] | None = None) -> Iterator[JSONObject]:
     """The results in the order of the tasks; with `keys`, only theirs."""
     finished = finished_keys(store)
-    for key, _ in stored_tasks(store):
+    for key, name in stored_tasks(store):
         if key in finished and (keys is None or key in keys):
             data = store.read(f"{task_folder(key)}/result.json")
             if data is not None:
-                yield {**json.loads(data), "key": key}
+                yield {**(stored_result(data) or _damaged(name)), "key": key}
+
+
+def stored_result(data: bytes) -> JSONObject | None:
+    """The result in a file; None for what is none, as a disk that failed leaves it."""
+    try:
+        row: Any = json.loads(data)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and "failure" in row else None
+
+
+def _damaged(name: str) -> JSONObject:
+    error = f"its result.json is damaged: toolrest batch retry STORE {name} runs it again"
+    return {"id": name, "failure": "internal", "error": error}
 
 
 def write_results(layout: str, rows: Iterable[JSONObject], store: Store) -> bytes:

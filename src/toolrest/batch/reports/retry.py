@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from toolrest.batch.attempt import OF_THE_END
 from toolrest.batch.engine import failed_keys
+from toolrest.batch.reports.results import stored_result
 from toolrest.batch.run_task import failed_marker, task_folder
 from toolrest.batch.stores.lease import Lease, Leases, Runner
 from toolrest.batch.stores.store import Store
@@ -34,10 +33,10 @@ def retry_tasks(
         data = store.read(f"{folder}/result.json")
         if data is None:
             continue
-        result: Any = json.loads(data)
+        result = stored_result(data) or {"failure": "internal"}
         if only_failed and result["failure"] is None:
             continue  # its marker is of an attempt before
-        attempts = [dict(row) for row in result["attempts"]]
+        attempts = [dict(row) for row in result.get("attempts") or ()]
         if fresh or result["failure"] is None:
             for row in attempts:
                 row[EARLIER_RUN] = True
@@ -47,8 +46,11 @@ def retry_tasks(
             _keep(store, folder, _WORK, len(attempts), copy=True)
         leases = Leases(store, folder, Runner.here())
         store.write(f"{folder}/result-{len(attempts)}.json", data)
-        lease = Lease(0, Runner("", "", "", 0, ""), time.time(), attempts, released=True)
-        leases.put(lease)
+        # A runner that died at the very end has left its lease: this one is above it.
+        left = leases.latest()
+        number = 0 if left is None else left.number + 1
+        nobody = Runner("", "", "", 0, "")
+        leases.put(Lease(number, nobody, time.time(), attempts, released=True))
         store.delete(f"{folder}/result.json")
         if key in failed:
             store.delete(failed_marker(key, failed[key]))

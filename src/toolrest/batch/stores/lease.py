@@ -84,7 +84,25 @@ class Lease(Struct):
         """Whether its holder may still be at work; `seconds` are those of who asks."""
         if self.released or self.runner.is_gone():
             return False
-        return time.time() - self.beat < max(seconds, self.seconds)
+        most = max(seconds, self.seconds)
+        age = time.time() - self.beat
+        if age > -most:
+            return age < most
+        return _unchanged_for(self) < most  # its holder's clock is of no use
+
+
+_seen: dict[str, tuple[float, float]] = {}
+"""When this process first saw a heartbeat of a runner from the far future, and which."""
+
+
+def _unchanged_for(lease: Lease) -> float:
+    """For how many seconds a lease has had the same heartbeat, as far as this process knows."""
+    now = time.monotonic()
+    beat, since = _seen.get(lease.runner.id, (lease.beat, now))
+    if beat != lease.beat:
+        since = now
+    _seen[lease.runner.id] = (lease.beat, since)
+    return now - since
 
 
 class Leases:
@@ -155,7 +173,7 @@ class Leases:
         return not self._store.has(f"{self._folder}/result.json")
 
     def put(self, lease: Lease) -> None:
-        """Write a lease as the first one, for a task that had a result and is to run again."""
+        """Write a lease for a task that had a result and is to run again."""
         self._store.write(self._name(lease.number), _data(lease))
 
     def clear(self, lease: Lease) -> None:

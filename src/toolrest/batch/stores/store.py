@@ -102,6 +102,8 @@ class FolderStore:
             fd = os.open(path, _NEW, 0o600)
         try:
             write_all(fd, data)
+            if data:
+                os.fsync(fd)  # or a crash of the machine leaves an empty file under the name
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(path)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from toolrest.agent.history.rollout import Rollout, lines_of
 from toolrest.agent.history.stored_sessions import stored_sessions
 from toolrest.agent.history.tokens import usage_json
-from toolrest.errors import ConfigError
+from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.private_files import make_private
 from toolrest.wire.items.pairing import is_call
@@ -23,6 +23,10 @@ _NAME = re.compile(r"sessions/(?:\w[\w-]*/)*rollout-[\w-]+\.jsonl", re.ASCII)
 """The path of a journal in a home: what a store says is not trusted with another one."""
 
 
+class StillOpen(ToolrestError):
+    """A session that a process of another runner goes on with, as one that was stopped may."""
+
+
 class Used(Struct):
     """What a session has used, in all its attempts."""
 
@@ -31,6 +35,8 @@ class Used(Struct):
     usage: Usage = field(default_factory=Usage)
     spent: dict[str, Usage] = field(default_factory=dict)
     """Tokens by the names of the models."""
+    model: str | None = None
+    """The model of the last turn, which sub-agents' need not be."""
 
     @property
     def tokens(self) -> int:
@@ -63,6 +69,8 @@ def used_in(path: str | None) -> Used:
             elif kind == "response_item" and is_call(payload):
                 used.tool_calls += 1
                 in_reply = True
+            if kind == "turn_context" and isinstance(payload.get("model"), str):
+                used.model = payload["model"]
             if kind in ("event_msg", "turn_context"):
                 rollout.feed(kind, payload)
     except ConfigError:
@@ -130,16 +138,17 @@ def wait_until_closed(path: str) -> bool:
     end = time.monotonic() + _UNLOCK_SECONDS
     fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        while time.monotonic() < end:
+        while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if time.monotonic() >= end:
+                    return False
                 time.sleep(0.05)
             else:
                 return True
     finally:
         os.close(fd)
-    return False
 
 
 def only_journal(home: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import secrets
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from toolrest.batch.stores.store import Store
+from toolrest.batch.stores.store import FolderStore, Store
 from toolrest.batch.stores.threads import in_thread
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.home import make_task_home, state_folder, store_name
@@ -19,7 +18,7 @@ from toolrest.batch.tasks.nested import pack, unpack
 from toolrest.batch.tasks.records import AUDIT, EVENTS, Records, content
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import Patch, Workspace, WorkspaceError, Workspaces
-from toolrest.config.files import USERS_HOME, toolrest_home
+from toolrest.config.files import BATCH_TASKS, USERS_HOME, toolrest_home
 from toolrest.items import JSONObject
 from toolrest.own_code import child_environment
 from toolrest.private_files import make_private, remove_tree
@@ -53,10 +52,12 @@ class TaskSetup:
         self.task = task
         self.store = store
         self.folder = folder
-        self.overrides = [word for one in overrides for word in ("-c", one)]
+        self.settings = overrides
+        """Settings of the run and the task, as `-c` takes them."""
         if task.image is not None:
-            image = ("sandbox_policy=docker", f"sandbox.image={json.dumps(task.image)}")
-            self.overrides += [word for one in image for word in ("-c", one)]
+            image = f"sandbox.image={json.dumps(task.image)}"
+            self.settings = (*overrides, "sandbox_policy=docker", image)
+        self.overrides = [word for one in self.settings for word in ("-c", one)]
         self._users = toolrest_home(None, os.environ)
         self.state = state_folder(self._users, store, task.key)
         self.home = os.path.join(self.state, "home")
@@ -72,6 +73,8 @@ class TaskSetup:
         self._place = os.path.join(self.state, "place")
         self._synced = -1
         self._next_sync = 0.0
+        self._has_news = False
+        self._timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._has_ended = False
         self.is_held: Callable[[], bool] = lambda: True
@@ -148,7 +151,7 @@ class TaskSetup:
         if found is None or not journal.is_usable(found):
             return None
         if not await asyncio.to_thread(journal.wait_until_closed, found):
-            raise OSError(errno.EBUSY, "its session is still open in another process")
+            raise journal.StillOpen("its session is still open in another process")
         return found
 
     async def _read(self, name: str) -> bytes | None:
@@ -180,16 +183,29 @@ class TaskSetup:
         self._synced = len(data)
 
     def sync_soon(self) -> None:
-        """Store the journal, if that was not just done: another machine loses a second's work."""
-        now = time.monotonic()
-        if now >= self._next_sync and self.journal is not None:
-            if self._next_sync:
-                self.start_sync()
-            self._next_sync = now + _SYNC_SECONDS
+        """Store the journal within a second or so: another machine loses no more than that."""
+        if self.journal is None:
+            return
+        if not self._next_sync:
+            self._next_sync = time.monotonic() + _SYNC_SECONDS
+        self._has_news = True
+        self._plan()
+
+    def _plan(self) -> None:
+        """Have the news stored when it is time; a session may print nothing for long after them."""
+        if self._timer is None and self._syncing is None:
+            delay = max(0.0, self._next_sync - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._store_news)
+
+    def _store_news(self) -> None:
+        self._timer = None
+        if self._has_news:
+            self.start_sync()
 
     def start_sync(self) -> None:
         """Store the journal in the background, unless that is under way; one at a time."""
         if self._syncing is None and not self._has_ended and self.is_held():
+            self._has_news = False
             self._syncing = asyncio.ensure_future(self._sync_now())
 
     async def _sync_now(self) -> None:
@@ -202,10 +218,14 @@ class TaskSetup:
             end = time.monotonic()
             self._next_sync = end + max(_SYNC_SECONDS, 10 * (end - start))
             self._syncing = None
+            if self._has_news and not self._has_ended:
+                self._plan()
 
     async def settle(self, *, has_ended: bool = False) -> None:
         """Wait for the storing that is under way; with `has_ended` none is started after it."""
         self._has_ended |= has_ended
+        if self._has_ended and self._timer is not None:
+            self._timer.cancel()
         if self._syncing is not None:
             await asyncio.wait({self._syncing})
 
@@ -236,6 +256,8 @@ class TaskSetup:
         roots = [self.workspace.path] if self.workspace is not None else []
         env = child_environment(os.environ, roots)
         env.pop("TOOLREST_LOG", None)
+        if isinstance(self.store, FolderStore):
+            env[BATCH_TASKS] = os.path.join(self.store.path, "tasks")
         return env | {
             "TOOLREST_HOME": self.home,
             USERS_HOME: self._users,

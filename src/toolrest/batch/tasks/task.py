@@ -7,9 +7,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from toolrest.errors import ConfigError
@@ -69,6 +70,11 @@ class BatchTask(Struct):
         """Part of the prompt's hash: whether a result is for this prompt."""
         return hashlib.sha256(self.prompt.encode()).hexdigest()[:16]
 
+    def hash_with(self, overrides: Sequence[str]) -> str:
+        """Part of the hash of all that the task says, and of the settings of a run."""
+        said = json.dumps([msgspec.to_builtins(self), *overrides], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
     def arguments(self) -> list[str]:
         """The options of `exec`, the limits among them, for a task that starts."""
         words = [word for name in self.options for word in (_OPTIONS[name], self.options[name])]
@@ -91,9 +97,9 @@ def read_tasks(path: str) -> Iterator[BatchTask]:
             if not line.strip():
                 continue
             task = _task(line, f"{path}, line {number}", str(number))
-            if task.id in seen:
+            if task.key in seen:  # another id may have been made to have the same name for files
                 raise ConfigError(f"{path}, line {number}: the id {task.id!r} is there twice")
-            seen.add(task.id)
+            seen.add(task.key)
             yield task
 
 
@@ -111,6 +117,10 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     for name, value in values.items():
         if isinstance(value, str) and _SURROGATE.search(value):
             raise ConfigError(f"{where}: `{name}` has half a character (a lone surrogate)")
+        if isinstance(value, str) and "\0" in value and name not in ("id", "prompt"):
+            raise ConfigError(f"{where}: `{name}` has a NUL character")
+    if isinstance(values.get("id"), bool | list | dict):
+        raise ConfigError(f"{where}: the `id` must be a text or a number")
     if not str(values.get("id", number)):
         raise ConfigError(f"{where}: the `id` is empty")
     _check_values(values, where)
@@ -126,7 +136,7 @@ def _task(line: str, where: str, number: str) -> BatchTask:
         _folder(values),
         options,
         {name: float(values[name]) for name in _LIMITS if name in values},
-        values.get("repo"),
+        _repository(values.get("repo")),
         values.get("commit"),
         values.get("image"),
         values.get("check"),
@@ -139,6 +149,11 @@ def _folder(values: dict[str, Any]) -> str | None:
     if "cd" not in values and ("repo" in values or "image" in values):
         return None
     return os.path.abspath(str(values.get("cd") or "."))
+
+
+def _repository(repo: str | None) -> str | None:
+    """A repository as any process names it: a path is one of the folder of who reads the tasks."""
+    return os.path.abspath(repo) if repo is not None and os.path.exists(repo) else repo
 
 
 def _number(value: str | float) -> float:

@@ -2,7 +2,8 @@
 
 A repository is mirrored once a machine; each task gets a worktree of the mirror. git never reads
 what tools can write as its own settings: it is given the worktree's administrative folder, which
-lies in the mirror, and an index of ours.
+lies in the mirror, and an index of ours. Tools can read the mirror: it names the repository without
+the user and password of its address, and what a patch is made of does not lie there.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import hashlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Mapping
+import stat
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from msgspec import Struct, field
 
+from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.tasks.nested import nested_repositories
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.errors import ToolrestError
@@ -36,6 +39,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _OWN_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """For what writes or reads a worktree: no filter of the user runs on what tools have written, and
 what was checked out without filters is no change without them."""
+_MOST_BYTES = 64 << 20
+_TOO_LARGE = f"changed files are more than {_MOST_BYTES >> 20} MB"
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _FINAL = re.compile(
     r"repository '.*' (does not exist|not found)|does not appear to be a git repository"
@@ -80,6 +85,27 @@ class Patch(Struct):
     left_out: list[str] = field(default_factory=list)
 
 
+class Repository(Struct, frozen=True):
+    """Where a task's repository is, and how that is said where tools can read it."""
+
+    address: str
+    shown: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that make git ask `address` where it is told `shown`."""
+
+    @classmethod
+    def of(cls, repo: str) -> Repository:
+        """The repository of a URL or a path; a path is one of this process's folder."""
+        address = os.path.abspath(repo) if os.path.isdir(repo) else repo
+        shown = without_users(address)
+        if shown == address:
+            return cls(address, shown)
+        name = f"url.{address}.insteadOf"
+        # Not as arguments: other users of the machine see those.
+        env = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": name, "GIT_CONFIG_VALUE_0": shown}
+        return cls(address, shown, env)
+
+
 class Workspaces:
     """The workspaces and mirrors of one machine, in one folder."""
 
@@ -107,9 +133,10 @@ class Workspaces:
             return Workspace(path, is_ours=True, is_new=is_new)
         if base is not None and not (isinstance(base, str) and _COMMIT.fullmatch(base)):
             raise WorkspaceError(f"the store names {base!r} as the base, which is no commit")
-        mirror = self._mirror(task.repo)
+        repository = Repository.of(task.repo)
+        mirror = self._mirror(repository)
         async with _locked(f"{mirror}.lock"):
-            commit = await self._commit(mirror, task.repo, base or task.commit or "HEAD")
+            commit = await self._commit(mirror, repository, base or task.commit or "HEAD")
             git_dir = os.path.join(mirror, "worktrees", name)
             is_new = not keep or not _are_folders(path, git_dir)
             if is_new:
@@ -121,44 +148,47 @@ class Workspaces:
                     raise WorkspaceError(f"git worktree add: {git_dir} was not made")
         return Workspace(path, commit, git_dir, is_ours=True, is_new=is_new)
 
-    def _mirror(self, repo: str) -> str:
-        name = hashlib.sha256(repo.encode()).hexdigest()[:24]
+    def _mirror(self, repository: Repository) -> str:
+        name = hashlib.sha256(repository.address.encode()).hexdigest()[:24]
         return os.path.join(self._scratch, "mirrors", f"{name}.git")
 
-    async def _commit(self, mirror: str, repo: str, wanted: str) -> str:
+    async def _commit(self, mirror: str, repository: Repository, wanted: str) -> str:
         """The full name of a commit, which the mirror then has. Branches are as they are now."""
         is_full = _COMMIT.fullmatch(wanted) is not None
         if not _are_folders(mirror):
-            await self._clone(mirror, repo)
+            await self._clone(mirror, repository)
+        elif repository.env:  # earlier versions left the whole address there
+            await _git(mirror, "config", "remote.origin.url", repository.shown)
         if not is_full:
-            await self._fetch(mirror)
+            await self._fetch(mirror, repository)
         found = await self._find(mirror, wanted)
         if not found:
-            await self._fetch(mirror, again=True)
+            await self._fetch(mirror, repository, again=True)
             if is_full:  # of commits in no branch, servers have those of pull requests
+                fetch = ("fetch", "-q", "--end-of-options", "origin", wanted)
                 with suppress(WorkspaceRefused):
-                    await _git(mirror, "fetch", "-q", "--end-of-options", "origin", wanted)
+                    await _git(mirror, *fetch, env=repository.env)
             found = await self._find(mirror, wanted)
         if not found:
-            raise WorkspaceError(f"{repo} has no commit {wanted}")
+            raise WorkspaceError(f"{repository.shown} has no commit {wanted}")
         return found
 
-    async def _clone(self, mirror: str, repo: str) -> None:
+    async def _clone(self, mirror: str, repository: Repository) -> None:
         making = f"{mirror}.new"
         remove_tree(making)
-        await _git(None, "clone", "-q", "--mirror", "--template=", "--", _source(repo), making)
+        clone = ("clone", "-q", "--mirror", "--template=", "--", repository.shown, making)
+        await _git(None, *clone, env=repository.env)
         os.rename(making, mirror)
         _fetched.add(mirror)
 
-    async def _fetch(self, mirror: str, *, again: bool = False) -> None:
+    async def _fetch(self, mirror: str, repository: Repository, *, again: bool = False) -> None:
         """Bring a mirror up to date, once a process: HEAD as well, which git leaves as it was."""
         if mirror in _fetched and not again:
             return
-        await _git(mirror, "fetch", "-q", "--prune", "origin")
-        with suppress(
-            WorkspaceRefused
-        ):  # a repository's HEAD may be a branch that it does not have
-            await _git(mirror, "fetch", "-q", "origin", "HEAD")
+        await _git(mirror, "fetch", "-q", "--prune", "origin", env=repository.env)
+        # A repository's HEAD may be a branch that it does not have.
+        with suppress(WorkspaceRefused):
+            await _git(mirror, "fetch", "-q", "origin", "HEAD", env=repository.env)
             await _git(mirror, "update-ref", "--no-deref", "HEAD", "FETCH_HEAD")
         _fetched.add(mirror)
 
@@ -169,15 +199,22 @@ class Workspaces:
     async def patch(self, workspace: Workspace, index: str) -> Patch:
         """What was changed since the base, new files included, as `git apply` takes it.
 
-        `index` is a path for a file that this call has alone. git runs commands of a submodule's
+        `index` is a path for files that this call has alone. git runs commands of a submodule's
         own settings, which tools can write: it finds no submodule in the index, and no nested
-        repository is entered.
+        repository is entered. WorkspaceError when it is more than a store takes.
         """
         if workspace.base is None or workspace.git_dir is None:
             return Patch()
         where = (f"--work-tree={workspace.path}", "-c", "core.bare=false")
-        env = {**_OWN_SETTINGS, "GIT_INDEX_FILE": index}
+        objects, found = f"{index}.objects", f"{index}.diff"
+        env = {
+            **_OWN_SETTINGS,
+            "GIT_INDEX_FILE": index,
+            "GIT_OBJECT_DIRECTORY": objects,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(_objects(workspace.git_dir)),
+        }
         git = partial(_git, workspace.git_dir, *where, env=env, cwd=workspace.path)
+        make_private(objects)
         try:
             await git("read-tree", workspace.base)
             entries = (await git("ls-files", "-s", "-z")).split(b"\0")
@@ -188,15 +225,20 @@ class Workspaces:
             nested = await asyncio.to_thread(nested_repositories, os.fsencode(workspace.path))
             paths = [b".", *(b":(top,exclude,literal)" + path for path in nested)]
             add = ("add", "-A", "--pathspec-from-file=-", "--pathspec-file-nul")
+            changed = ("ls-files", "-z", "-m", "-o", "--exclude-standard")
+            names = (await git(*changed)).split(b"\0")
+            await asyncio.to_thread(_check_size, os.fsencode(workspace.path), names)
             await git(*add, stdin=b"\0".join(paths))
-            data = await git(
+            await git(
                 "diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color",
-                "--ignore-submodules=all", workspace.base,
+                "--ignore-submodules=all", f"--output={found}", workspace.base,
             )  # fmt: skip
+            data = await asyncio.to_thread(_content, found)
         finally:
-            for path in (index, f"{index}.lock"):
+            for path in (index, f"{index}.lock", found):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
+            await asyncio.to_thread(remove_tree, objects)
         return Patch(data, list(map(os.fsdecode, nested)))
 
     async def apply(self, workspace: Workspace, patch: bytes) -> None:
@@ -217,6 +259,34 @@ class Workspaces:
                 remove_tree(workspace.git_dir)
 
 
+def _objects(git_dir: str) -> str:
+    """The objects of the mirror that a worktree's administrative folder lies in."""
+    return os.path.join(os.path.dirname(os.path.dirname(git_dir)), "objects")
+
+
+def _quoted(path: str) -> str:
+    """One path for a variable that is a list of them."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _check_size(root: bytes, names: Iterable[bytes]) -> None:
+    """WorkspaceError when changed files are more than a patch takes; git would copy them all."""
+    size = 0
+    for name in set(names):
+        with suppress(OSError, ValueError):
+            status = os.lstat(os.path.join(root, name))
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    if size > _MOST_BYTES:
+        raise WorkspaceError(_TOO_LARGE)
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size > 2 * _MOST_BYTES:  # old contents are in it as well
+            raise WorkspaceError(_TOO_LARGE)
+        return file.read()
+
+
 def _are_folders(*paths: str) -> bool:
     return all(map(os.path.isdir, paths))
 
@@ -226,10 +296,6 @@ def _unchanged_by_git(name: str) -> str:
     if "." not in name:
         return name
     return f"{name.replace('.', '_')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def _source(repo: str) -> str:
-    return os.path.abspath(repo) if os.path.isdir(repo) else repo
 
 
 @asynccontextmanager

@@ -57,8 +57,10 @@ class Progress:
             showing.cancel()
 
     async def _show(self) -> None:
+        delay = _BAR_SECONDS  # a log has its first line at once, too
         while True:
-            await asyncio.sleep(_BAR_SECONDS if self._bar else _LOG_SECONDS)
+            await asyncio.sleep(delay)
+            delay = _BAR_SECONDS if self._bar else _LOG_SECONDS
             if self._bar:
                 self._clear()
                 click.echo(self.line(), err=True, nl=False)
@@ -78,10 +80,11 @@ class Progress:
         """The line: tasks, rate, time left, what was used."""
         counts, spent = self.counts, time.monotonic() - self._start
         ended = counts.had_result + counts.done
-        parts = [f"{ended}/{counts.total} tasks"]
+        bar = ""
         if self._bar and counts.total:
             full = _WIDTH * ended // counts.total
-            parts.insert(0, "█" * full + "░" * (_WIDTH - full))
+            bar = "█" * full + "░" * (_WIDTH - full) + " "
+        parts = [f"{bar}{ended}/{counts.total} tasks"]
         if counts.failed:
             parts.append(f"{counts.failed} failed")
         if counts.running:

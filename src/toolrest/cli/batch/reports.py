@@ -95,7 +95,9 @@ def retry_command(url: str, ids: tuple[str, ...], failure: str | None, fresh: bo
         if failure is not None:
             wanted = [key for key in wanted if failed.get(key) == failure]
         count = retry_tasks(store, wanted, fresh=fresh, only_failed=not ids)
-    click.echo(f"{count} tasks will run again", err=True)
+    again = f"{count} task{'s' * (count != 1)} will run again"
+    start = ": start the batch with the same command as before" if count else ""
+    click.echo(again + start, err=True)
 
 
 @click.command("cancel")
@@ -106,8 +108,13 @@ def cancel_command(url: str, undo: bool) -> None:
     store = _open(url)
     if undo:
         store.delete(CANCELLED)
+        click.echo("the batch can go on: start it with the same command as before", err=True)
     else:
         store.write(CANCELLED, b"")
+        click.echo(
+            "cancelled: runners stop within seconds, and what runs is stopped so that it can go on",
+            err=True,
+        )
 
 
 @click.command("export")

@@ -41,6 +41,7 @@ from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import check_named, make_named_folder
 from toolrest.policy.paths.names import inside
 
+_GOES_ON = "stopped; the same command again goes on from here"
 _REPORTS = "toolrest.cli.batch.reports"
 _COMMANDS = {
     "run": ("toolrest.cli.batch.run", "Run every task of a file (the command when none is named)."),
@@ -251,12 +252,13 @@ def _run_stored(
         overrides, scratch, prices, given["lease"],
         given["keep_workspaces"], dict(given["retries"]),
     )  # fmt: skip
-    changed = record_tasks(store, tasks)
-    if changed:
-        _say(
-            f"{len(changed)} tasks have a result for another prompt, {changed[0]} for one: "
-            f"toolrest batch retry {store.url} ID... runs them anew"
-        )
+    changed = record_tasks(store, tasks, overrides)
+    for ids, what in ((changed.prompt, "another prompt"), (changed.options, "other options")):
+        if ids:
+            _say(
+                f"{len(ids)} result{'s' * (len(ids) != 1)} for {what} than the file's, of {ids[0]} "
+                f"for one: toolrest batch retry {store.url} ID... --fresh runs them anew"
+            )
     tasks = shard_of(tasks, given["shard"])
     if retry_failed:
         failed_before = failed_keys(store)
@@ -268,7 +270,12 @@ def _run_stored(
     if counts.stopped is not None:
         _say(f"stopped: {counts.stopped}")
     if failed:
-        _say(f"{failed} failed: toolrest batch status {store.url}")
+        _say(
+            f"{failed} failed: toolrest batch results {store.url} --failed shows them, "
+            f"toolrest batch retry {store.url} lets them run again"
+        )
+    if terminated:
+        _say(_GOES_ON)
     return 143 if terminated else 1 if failed or counts.open else 0
 
 
@@ -295,7 +302,11 @@ def _engine(
             engine = LocalEngine(store, options, totals, runner, progress.say)
         engine.alone = alone
         progress.counts = engine.counts
-        asyncio.run(progress.beside(engine.run(tasks, jobs)))
+        try:
+            asyncio.run(progress.beside(engine.run(tasks, jobs)))
+        except KeyboardInterrupt:
+            progress.say(_GOES_ON)
+            raise
     return engine.counts, engine.terminated
 
 

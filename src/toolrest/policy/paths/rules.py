@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from toolrest.config.files import USERS_HOME
+from toolrest.config.files import BATCH_TASKS, USERS_HOME
 from toolrest.errors import ConfigError, Rejected
 from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.hidden import HiddenList, Hit, Unhidden, home_folders
@@ -274,9 +274,12 @@ def _rooted(path: AnyPath, base: str | None = None) -> str:
 
 
 def _default_homes(homes: Sequence[str]) -> list[str]:
-    """Homes of Toolrest that this user may have: the one in force first; all may hold keys."""
+    """Homes of Toolrest that this user may have: the one in force first; all may hold keys.
+
+    In a batch also what other tasks have stored: their sessions are as private as those in a home.
+    """
     found = [os.path.join(home, ".toolrest") for home in homes or ("/",)]
-    named = (os.environ.get(name) for name in ("TOOLREST_HOME", USERS_HOME))
+    named = (os.environ.get(name) for name in ("TOOLREST_HOME", USERS_HOME, BATCH_TASKS))
     return [*filter(None, named), *found]
 
 
