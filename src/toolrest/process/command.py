@@ -13,6 +13,27 @@ Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 """Folders, the folders and the links in each that must stay where they are."""
 
 
+class ViewCheck(Struct, frozen=True):
+    """The mounts that a child must find in its namespace: no others, and each what it should be.
+
+    `places` are paths with a mount, what it must be (`wire.SAME` and so on), and device and inode
+    on the host. `points` are other paths that may have a mount, with a closing slash all beneath,
+    and `free` those of them where it may be writable.
+    """
+
+    places: tuple[tuple[str, int, int, int], ...]
+    points: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+
+    def as_bytes(self) -> wire.Check:
+        """The same for the request."""
+        return (
+            tuple((fsencode(at), kind, device, inode) for at, kind, device, inode in self.places),
+            tuple(map(fsencode, self.points)),
+            tuple(map(fsencode, self.free)),
+        )
+
+
 def copy_of(number: int) -> str:
     """Path at which a child finds the second copy of the number-th folder of `linked`."""
     return f"{wire.COPIES}/{number}"
@@ -39,6 +60,12 @@ class Command(Struct, frozen=True):
     path of what is shown there ("" for itself). They are made when the child writes to descriptor
     `wire.MASKS_FD`, and it reads a line from there when all are made; else it is ended.
 
+    With `apart` nothing that the host mounts once the masks are made appears in that namespace,
+    nor in those that the child makes. Without, that is seen to a moment later.
+
+    `check` is looked at after the masks and before the command: what runs elsewhere could have
+    bent the child's namespace while it was made. Where it did, the command is not run.
+
     `held` are descriptors that stay open until the whole tree has ended, whatever becomes of this
     process: for the locks on them. The child does not see them.
 
@@ -64,6 +91,8 @@ class Command(Struct, frozen=True):
     limits: tuple[tuple[int, int, int], ...] = ()
     linked: Linked = ()
     masks: tuple[tuple[str, str], ...] = ()
+    apart: bool = False
+    check: ViewCheck | None = None
     held: tuple[int, ...] = ()
     own_pid_namespace: bool = False
     ready: Callable[[], None] | None = None

@@ -87,6 +87,8 @@ def payload(command: Command, plan: Plan) -> bytes:
             command.seccomp,
             command.limits,
             command.linked_bytes(),
+            command.apart,
+            None if command.check is None else command.check.as_bytes(),
             tuple((os.fsencode(path), os.fsencode(shown)) for path, shown in command.masks),
             len(command.held),
             command.own_pid_namespace,

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolrest.config.files import placeholder_records, toolrest_home, vm_folder
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.sandbox.backends.container.engine import ContainerOptions
-from toolrest.sandbox.backends.engine import Controls, Engine, Proxy, gaps, unmet
+from toolrest.sandbox.backends.engine import Controls, Engine, Proxy, gaps, once, unmet
 from toolrest.sandbox.backends.probe import (
     Probe,
     bwrap_programs,
@@ -27,7 +28,8 @@ from toolrest.sandbox.backends.probe import (
     probe_gvisor,
     probe_landlock,
 )
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import FolderNotShown, SandboxUnavailable
+from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.vm.options import VmOptions
 
@@ -89,6 +91,7 @@ class SessionSandbox:
         self.limits = limits
         self.vm = vm
         self.registry = registry or default_registry()
+        self._neighbours = Neighbours(policy, self.registry)
         self.tried: list[Probe] = []
         self._chosen: tuple[Probe, Engine] | None = None
         self._mutex = threading.Lock()
@@ -101,11 +104,24 @@ class SessionSandbox:
         """
         if not self.policy.confines:
             return Confined(command, "none" if self.policy.mode != "external" else "external")
+        _check_places(self.policy)
         probe, engine = self.choose()
-        ready = engine.confine(command, late=late)
-        return Confined(
-            ready.command, engine.name, probe.controls, ready.release, ready.stop, ready.has_run
-        )
+        locks = self._neighbours.enter()
+        try:
+            ready = engine.confine(command, late=late)
+        except BaseException:
+            self._neighbours.leave()
+            raise
+
+        def release() -> None:
+            try:
+                ready.release()
+            finally:
+                leave()
+
+        leave = once(self._neighbours.leave)
+        confined = replace(ready.command, held=(*ready.command.held, *locks))
+        return Confined(confined, engine.name, probe.controls, release, ready.stop, ready.has_run)
 
     def close(self) -> None:
         """End what the backend kept between commands; one that is just being chosen ends itself."""
@@ -183,13 +199,20 @@ class SessionSandbox:
                     overlays=overlays,
                     proxy=self.proxy,
                     rootfs=self.rootfs if self.wanted == "chroot" else None,
+                    neighbours=self._neighbours,
                 )
 
     def _gvisor(self) -> tuple[Probe, Engine | None]:
         programs = bwrap_programs(self.policy.tool_roots)
         if not programs:
             return Probe("gvisor", False, "needs bubblewrap, which is not installed"), None
-        return probe_gvisor(self.policy, programs[0], self.registry, proxy=self.proxy)
+        return probe_gvisor(
+            self.policy,
+            programs[0],
+            self.registry,
+            proxy=self.proxy,
+            neighbours=self._neighbours,
+        )
 
     def _virtual_machine(self) -> tuple[Probe, Engine]:
         # Few sessions are in one.
@@ -203,6 +226,7 @@ class SessionSandbox:
             proxy=self.proxy,
             limits=self.limits,
             closed=self._closed,
+            neighbours=self._neighbours,
         )
 
     def _nothing_works(self) -> SandboxUnavailable:
@@ -217,6 +241,17 @@ class SessionSandbox:
             remedy=REMEDY if self.wanted is None else _REMEDY,
             tried=tuple(reasons),
         )
+
+
+def _check_places(policy: SandboxPolicy) -> None:
+    """Raises where a folder that is to be shown has become a link, which could lead anywhere."""
+    for path in policy.roots or (policy.workspace,):
+        if os.path.realpath(path) != path:
+            raise FolderNotShown(
+                f"sandbox: {path} is reached through a symbolic link since the session began, so"
+                " the command was not run.",
+                remedy="Put the folder back, or start another session in the one that is meant.",
+            )
 
 
 def default_registry() -> str:

@@ -15,6 +15,7 @@ from subprocess import DEVNULL, TimeoutExpired, run
 
 from toolrest.own_code import Safe, child_environment, lies_in, own_places
 from toolrest.policy.paths.names import inside, unique
+from toolrest.sandbox.errors import SandboxUnavailable
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 USED = ("bwrap", "rg", "git", "bash", "sh", "zsh", "env", "setpriv")
@@ -146,6 +147,15 @@ def _libraries_of(bundled: str) -> str:
 def own_files_around(roots: Sequence[str]) -> tuple[str, ...]:
     """The own folders that a writable root lies in."""
     return tuple(p for p in own_files(tuple(roots)) if any(inside(root, p) for root in roots))
+
+
+def refuse_own_files(roots: Sequence[str]) -> None:
+    """Refuse writable roots that lie in Toolrest's own files."""
+    for path in own_files_around(roots):
+        raise SandboxUnavailable(
+            f"sandbox: a writable root lies in Toolrest's own files ({path}).",
+            remedy="Choose another workspace, or install Toolrest elsewhere.",
+        )
 
 
 def own_files_in(roots: Sequence[str]) -> tuple[str, ...]:

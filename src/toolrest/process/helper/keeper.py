@@ -102,8 +102,8 @@ class Keeper:
         self.childless = False
         self.child = 0
         self.held = [fds.pop() for _ in range(request[-2])]
-        self.masks = request[-3]
-        if self.masks:
+        apart, self.check, self.masks, *_ = request[-5:]
+        if apart or self.masks or self.check is not None:
             self.masking, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
             fds.append(theirs.detach())
             request = launch.with_descriptor(request, wire.MASKS_FD, len(fds) - 1)
@@ -132,18 +132,18 @@ class Keeper:
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
         looks = iter(_LOOKS_MS if self.launcher and len(self.mounts) < _MOST_MOUNTS else ())
-        rest = _REST_MS if self.mounts else None
-        pause = next(looks, rest)
-        held = 0
+        pause: int | None = next(looks, _REST_MS)
+        held, apart = 0, not self.launcher
         while not self.childless:
             ready = dict(self.watched.poll(pause))
             if not ready:
                 if pause == _REST_MS:
                     self._drop_mounts(held)  # what ended commands had in memory goes with them
-                    pause = None
+                    apart = apart or self._keep_apart()
+                    pause = None if apart else _REST_MS
                 else:
                     held = self._hold_mounts()
-                    pause = rest if held else next(looks, rest)
+                    pause = _REST_MS if held else next(looks, _REST_MS)
                 continue
             # Drain the signals first, then reap: a child that ends later sends another signal.
             asked = self.wake in ready and signals.drain(self.wake)
@@ -165,8 +165,10 @@ class Keeper:
     def _mask(self, child: _socket.socket) -> None:
         """The child's namespace is ready: mount its masks, then let it go on; else end it."""
         asked = child.recv(1)
-        if asked and launch.mask(tree.children(self.child)[0], self.masks):
-            child.send(b"\n", _socket.MSG_NOSIGNAL)
+        below = tree.children(self.child) if asked else []
+        said = launch.mask(below[0], self.masks, self.check) if below else None
+        if said is not None:
+            child.send(said, _socket.MSG_NOSIGNAL)
         elif asked:
             self._end_all(0)
         self._end_masking(child)
@@ -175,6 +177,13 @@ class Keeper:
         self.watched.unregister(child.fileno())
         child.close()
         self.masking = None
+
+    def _keep_apart(self) -> bool:
+        """Keep what the host mounts from now on from the command; False while it has no view."""
+        below = tree.children(self.child)
+        if below:
+            launch.keep_apart(below[0])
+        return bool(below)
 
     def _hold_mounts(self) -> int:
         """Keep the launcher's mounts until there is time to take them down, which takes a while.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import stat
+import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -17,16 +19,21 @@ _SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 
 _CLOSE_RANGE = 436
+_OPEN_AT_2, _NO_LINKS = 437, 4  # RESOLVE_NO_SYMLINKS
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 _GET_OWNER = 0xB701  # NS_GET_USERNS
 _HERE = -100  # AT_FDCWD
+_STATX_BASIC, _STATX_MOUNT = 0x7FF, 0x1000
+_STATX = struct.Struct("=I28xQ96xIIQ")  # mask, inode, major and minor of the device, mount
 _ITSELF, _BY_FD = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _CLONE, _RECURSIVE = 1, 0x8000
 _FROM_FD = 4
 _READ_ONLY = 1
 _NOSUID_NODEV = 2 | 4
 _SLAVES = 0x4000 | 0x80000  # MS_REC, MS_SLAVE
+_PRIVATE = 0x4000 | 0x40000  # MS_REC, MS_PRIVATE
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ABI_QUERY = 1
 _RULE_PATH_BENEATH = 1
@@ -46,6 +53,14 @@ _SCOPE_ABI = 6
 
 Linked = tuple[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]], ...]
 """Folders, the folders and the links in each that must stay where they are."""
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
 
 
 class _Ruleset(ctypes.Structure):
@@ -168,9 +183,25 @@ def enter_mounts(pid: int) -> None:
     _checked(_libc.setns(mounts, _NEW_MOUNTS))
 
 
+def keep_apart() -> None:
+    """Let nothing that is mounted elsewhere from now on appear in this mount namespace."""
+    _mount(None, b"/", None, _PRIVATE)
+
+
 def show_at(source: bytes, target: bytes) -> None:
     """Mount what is at one path on another; the flags are those of the source."""
     _show_again(source, target, _ITSELF | _RECURSIVE, 0)
+
+
+def identity(path: bytes) -> tuple[int, int, int]:
+    """Device, inode and the number of the mount of what is at a path; a link is not followed."""
+    status = ctypes.create_string_buffer(256)
+    mask = ctypes.c_uint(_STATX_BASIC | _STATX_MOUNT)
+    _checked(_libc.statx(_HERE, path, _ITSELF, mask, status))
+    found, inode, major, minor, mount = _STATX.unpack_from(status)
+    if not found & _STATX_MOUNT:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return os.makedev(major, minor), inode, mount
 
 
 def no_new_privileges() -> None:
@@ -221,11 +252,20 @@ def landlock(rules: tuple[tuple[bytes, int], ...] | None, net: bool, scoped: int
     os.close(ruleset)
 
 
+def _open_itself(path: bytes) -> int:
+    """Open a path on which there is no link: one that a command put there could lead anywhere."""
+    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    return _checked(_libc.syscall(_OPEN_AT_2, _HERE, path, ctypes.byref(how), size))
+
+
 def _allow(ruleset: int, path: bytes, mask: int) -> None:
     try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # nothing can be granted beneath a path that is not there
+        parent = _open_itself(path)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return  # nothing can be granted beneath a path that is not there, or is another
+        raise
     try:
         if not stat.S_ISDIR(os.fstat(parent).st_mode):
             mask &= _RIGHTS_OF_FILES

@@ -10,7 +10,7 @@ import resource
 import struct
 import termios
 
-from . import kernel, signals, wire
+from . import kernel, signals, views, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
 _EXEC_FAILED = 127
 _INVALID = 22
+_BENT = 2
 _NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
 Request = tuple[
@@ -35,6 +36,8 @@ Request = tuple[
     bytes | None,  # seccomp program
     tuple[tuple[int, int, int], ...],  # limits
     kernel.Linked,  # what must not be replaced
+    bool,  # what the host mounts is kept out before it starts
+    wire.Check | None,  # mounts that must be there, and no others
     tuple[tuple[bytes, bytes], ...],  # masks
     int,  # how many of the descriptors, the last ones, are for the keeper to hold
     bool,  # the command is a launcher with a pid namespace of its own
@@ -87,19 +90,57 @@ def with_descriptor(request: Request, target: int, index: int) -> Request:
     return (*request[:4], (*request[4], (target, index)), *request[5:])
 
 
-def mask(pid: int, masks: tuple[tuple[bytes, bytes], ...]) -> bool:
-    """Make mounts in the namespace of another process; False when one of them failed."""
+def mask(
+    pid: int, masks: tuple[tuple[bytes, bytes], ...], check: wire.Check | None
+) -> bytes | None:
+    """Make mounts in the namespace of another process, and check what is mounted there then.
+
+    What to tell that process: a line, which is empty where all is well; None when a mount failed.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            signals.forget()
+            listed = os.open(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+            kernel.enter_mounts(pid)
+            kernel.keep_apart()
+            for path, shown in masks:
+                kernel.show_at(shown or path, path)
+            os._exit(0 if check is None or views.is_as_meant(_whole(listed), check) else _BENT)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {0: b"\n", _BENT: wire.CHANGED + b"\n"}.get(code)
+
+
+def keep_apart(pid: int) -> None:
+    """Keep what the host mounts from now on out of the namespace of another process.
+
+    Bubblewrap lets it through, and nothing makes it read-only there.
+    """
+    try:
+        with open(f"/proc/{pid}/mountinfo", "rb", buffering=0) as file:
+            listed = _whole(file.fileno())
+    except OSError:
+        return
+    if b" shared:" not in listed and b" master:" not in listed:
+        return
     child = os.fork()
     if child == 0:
         try:
             signals.forget()
             kernel.enter_mounts(pid)
-            for path, shown in masks:
-                kernel.show_at(shown or path, path)
-            os._exit(0)
+            kernel.keep_apart()
         finally:
-            os._exit(1)
-    return os.waitpid(child, 0)[1] == 0
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _whole(fd: int) -> bytes:
+    pieces = []
+    while piece := os.read(fd, 1 << 16):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def spawn(request: Request, fds: list[int]) -> int:

@@ -43,6 +43,19 @@ COPIES = "/dev/shm"  # noqa: S108 - a place to mount on, in a namespace of one's
 MASKS_FD = 9
 """Where a child says that its namespace is ready for masks; a shell knows descriptors up to 9."""
 
+Check = tuple[tuple[tuple[bytes, int, int, int], ...], tuple[bytes, ...], tuple[bytes, ...]]
+"""What `command.ViewCheck` says, in bytes."""
+
+SAME, SAME_READ_ONLY, COVERED, OPEN, CLOSED = range(5)
+"""What a mount must be: the host's own, that but read-only, something else that is read-only,
+anything, anything that is read-only."""
+
+CHANGED = (
+    b"toolrest: nothing was run: what the command may see was changed while it was starting;"
+    b" call again"
+)
+"""Sent instead of an empty line when the masks are made and the check found something else."""
+
 NULL = -1
 """In a request's descriptor plan: the null device instead of a descriptor that was sent."""
 

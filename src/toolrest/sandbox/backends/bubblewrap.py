@@ -19,6 +19,7 @@ from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
+    Joined,
     Masks,
     claim_mount_points,
     environment,
@@ -32,6 +33,7 @@ from toolrest.sandbox.backends.chroot import HOST, check_rootfs, host_python, sh
 from toolrest.sandbox.backends.engine import PROXY_SOCKET, PreparedCommand, Proxy, once
 from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
 from toolrest.sandbox.backends.live_view import LiveView
+from toolrest.sandbox.backends.meant import ViewChecks
 from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Mount, Show, View
 from toolrest.sandbox.environment import (
     STANDARD_PATH,
@@ -43,6 +45,7 @@ from toolrest.sandbox.errors import SandboxBusy, SandboxChanged, SandboxUnavaila
 from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden, identity_of
 from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
+from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.symlinks import by_folder, check, linked
 from toolrest.sandbox.kernel import landlock_rules as landlock
@@ -50,9 +53,9 @@ from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
-    own_files_around,
     own_files_in,
     own_prefixes,
+    refuse_own_files,
     signal_launchers,
 )
 
@@ -72,6 +75,7 @@ class BubblewrapEngine:
         overlays: bool = True,
         proxy: Proxy | None = None,
         rootfs: str | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.policy = policy
         self.program = program
@@ -81,6 +85,7 @@ class BubblewrapEngine:
         self.proxy = proxy
         self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
         self._shells = () if self.rootfs is None else shells_in(self.rootfs)
+        self._checks = ViewChecks(policy, None if self._is_setuid else neighbours)
         inner = proxy.inner if proxy is not None else ()
         chroot = rootfs is not None and proxy is not None
         self._forwarder = host_python(inner) if chroot else ((), inner)
@@ -106,17 +111,14 @@ class BubblewrapEngine:
         self._arguments = b""
         self._live = LiveView(View(policy))
         self._made: list[Mount] = []
+        self._words: tuple[str, ...] = ()
         self.shown: tuple[tuple[str, Show], ...] = ()
         """Paths that the last view does not show as they are, without the host's sockets."""
         self._guarded = NameGuard(policy, registry)
         self._links = self._guarded.links()
         self._linked: Linked = ()
         self._masks: Masks = ()
-        for path in own_files_around(policy.roots):
-            raise SandboxUnavailable(
-                f"sandbox: a writable root lies in Toolrest's own files ({path}).",
-                remedy="Choose another workspace, or install Toolrest elsewhere.",
-            )
+        refuse_own_files(policy.roots)
         if policy.cache_dir is not None:
             make_private(policy.cache_dir)
 
@@ -149,6 +151,7 @@ class BubblewrapEngine:
             room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
             # What the helper has to know from the start must not come up on the way.
             settled = not (self._links.held or self._masks) and self._guarded.is_settled()
+            settled = settled and not self._checks.are_due()
             if room > 0 and settled:
                 return self._confine_late(command, variables, pair, StartReport())
             pair.close()
@@ -174,19 +177,19 @@ class BubblewrapEngine:
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         report = StartReport()
         try:
-            arguments, links, masks, held = self._join(variables)
+            joined = self._join(variables)
         except BaseException:
             report.close()
             raise
 
         def release() -> None:
             report.close()
-            self._release(held)
+            self._release(joined.held)
 
         try:
-            loaded = loaded_settings(self._env_of(command)) if masks else ()
-            arguments += packed([f"--unsetenv\0{name.partition('=')[0]}" for name in loaded])
-            wrapped = self._wrap(command, arguments, report, links, masks, loaded)
+            loaded = loaded_settings(self._env_of(command)) if joined.waits else ()
+            unset = packed([f"--unsetenv\0{name.partition('=')[0]}" for name in loaded])
+            wrapped = self._wrap(command, joined.arguments + unset, report, joined, loaded)
         except BaseException:
             release()
             raise
@@ -195,14 +198,14 @@ class BubblewrapEngine:
     def _confine_late(
         self, command: Command, variables: bytes, late: ArgumentPipe, report: StartReport
     ) -> PreparedCommand:
-        held: list[MountPoints] | None = None
+        joined: Joined | None = None
         records = self._guarded.records()  # the keeper holds their locks from the start
 
         def ready() -> None:
-            nonlocal held
-            arguments, links, masks, held = self._join(variables)
+            nonlocal joined
+            joined = self._join(variables)
             grown = self._guarded.records() != records
-            if links or masks or grown or not late.send(arguments):
+            if joined.links or joined.waits or grown or not late.send(joined.arguments):
                 raise SandboxChanged(
                     "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
@@ -213,8 +216,8 @@ class BubblewrapEngine:
         def release() -> None:
             late.close()
             report.close()
-            if held is not None:
-                self._release(held)
+            if joined is not None:
+                self._release(joined.held)
 
         try:
             wrapped = self._wrap(command, late, report, ready=ready)
@@ -223,8 +226,8 @@ class BubblewrapEngine:
             raise
         return PreparedCommand(wrapped, once(release), has_run=report.has_run)
 
-    def _join(self, variables: bytes) -> tuple[bytes, Linked, Masks, list[MountPoints]]:
-        """Join the running commands: arguments for bubblewrap, links that stay, what to release."""
+    def _join(self, variables: bytes) -> Joined:
+        """Join the running commands."""
         with self._mutex:
             looked = self._guarded.refresh_and_claim if self._running == 0 else self._guarded.hold
             present, held = looked()
@@ -234,11 +237,14 @@ class BubblewrapEngine:
                 else:
                     self._refuse_to_show(present)
                     self._follow()
+                links, masks = self._linked, self._masks
+                host = (point for point, _ in self._mounts.points)
+                check = self._checks.of(self._made, masks, links, self._words, host)
             except BaseException:
                 let_go(held)
                 raise
             self._running += 1
-            return self._arguments + variables, self._linked, self._masks, held
+            return Joined(self._arguments + variables, held, links, masks, check)
 
     def _variables_of(self, command: Command) -> bytes:
         outside = tuple(command.env.items())
@@ -259,8 +265,7 @@ class BubblewrapEngine:
         command: Command,
         arguments: bytes | ArgumentPipe,
         report: StartReport,
-        links: Linked = (),
-        masks: Masks = (),
+        joined: Joined | None = None,
         loaded: tuple[str, ...] = (),
         ready: Callable[[], None] | None = None,
     ) -> Command:
@@ -272,8 +277,7 @@ class BubblewrapEngine:
             signals=signal_launchers() if command.tty else None,
             inner=self._forwarder[1],
             scoped=self.scopes,
-            linked=links,
-            masks=masks,
+            joined=joined,
             loaded=loaded,
             held=self._guarded.records(),
             ready=ready,
@@ -325,9 +329,9 @@ class BubblewrapEngine:
     def _pack(self, mounts: list[Mount]) -> bytes:
         if self.policy.tmp == "private":
             claim_mount_points(self._tmp, (mount.path for mount in mounts))
-        arguments = packed(view_arguments(self.policy, mounts, self._blanks, self.rootfs))
+        self._words = view_arguments(self.policy, mounts, self._blanks, self.rootfs)
         self._made = mounts
-        return arguments
+        return packed(self._words)
 
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
         """Refuse to mask new files now: a running command could swap the path under the mount."""
@@ -370,7 +374,7 @@ class BubblewrapEngine:
         masked = (*self._hidden, *hidden)
         view.hide(masked if self.rootfs is None else filter(policy.shown_root, masked))
         for path in policy.exceptions:
-            if os.path.exists(path):
+            if os.path.exists(path) and os.path.realpath(path) == path:
                 view.put(path, Show.READ, folder=os.path.isdir(path))
         if self.proxy is not None:
             view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)

@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
-from toolrest.process.command import Command, Linked
+from toolrest.process.command import Command, Linked, ViewCheck
 from toolrest.process.helper import wire
 from toolrest.sandbox.backends.chroot import base_arguments
 from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
 from toolrest.sandbox.backends.view import TMP, Mount, Show
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 
 _NAMESPACES = (
@@ -45,13 +46,33 @@ _MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx3
 _FIRST_FD = 3
 
 Masks = tuple[tuple[str, str], ...]
+
+
+class Joined(Struct, frozen=True):
+    """What a command gets when it joins those that run: arguments for bubblewrap, placeholders to
+    let go, links that stay where they are, masks, and what to check.
+    """
+
+    arguments: bytes
+    held: list[MountPoints]
+    links: Linked = ()
+    masks: Masks = ()
+    check: ViewCheck | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the command waits in its sandbox for what is still to be done there."""
+        return bool(self.masks) or self.check is not None
+
+
 WAITS = (
     "/bin/sh",
     "-c",
-    'echo >&9 && read -r _ <&9 || exit 126; exec 9>&-; exec "$@"'.replace("9", f"{wire.MASKS_FD}"),
+    'echo >&9 && read -r _toolrest <&9 || exit 126; exec 9>&-; [ -z "$_toolrest" ] ||'
+    ' { echo "$_toolrest" >&2; exit 126; }; exec "$@"'.replace("9", f"{wire.MASKS_FD}"),
     "sh",
 )
-"""Runs before a command for which masks are still to be made."""
+"""Runs before a command for which masks are still to be made, or whose view is checked."""
 
 _LOADED = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "NLSPATH", "BASH", "SHELLOPTS", "ENV=", "PS4=")
 """Variables that bring a shell code, which a command may have written: not before the masks."""
@@ -232,8 +253,8 @@ def wrap(
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
-    linked: Linked = (),
-    masks: Masks = (),
+    joined: Joined | None = None,
+    apart: bool = False,
     loaded: Sequence[str] = (),
     held: tuple[int, ...] = (),
     ready: Callable[[], None] | None = None,
@@ -244,11 +265,11 @@ def wrap(
     `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
     are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
     too, and the command must not. `shown` is a file to make inside, and its content, for a program
-    that brings a kernel of its own. `inner` runs first inside and starts the rest. `scoped` asks
-    for Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
-    links that stay where they are: bubblewrap itself can mount nothing on a link. `loaded` are
-    variables that are set when the masks are made. `report` is where bubblewrap
-    says that it started the command.
+    that brings a kernel of its own; `apart` is for one that makes namespaces. `inner` runs first inside and starts the rest. `scoped` asks
+    for Landlock's scopes alone, without its file rules, which forbid mounts. `joined` has the
+    links that stay where they are, as bubblewrap itself can mount nothing on a link; `loaded` are
+    variables that are set when the masks are made and the view is checked. `report` is where
+    bubblewrap says that it started the command.
     """
     used = {wire.MASKS_FD, *(fd for fd, _ in (*command.files, *command.fds))}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)
@@ -268,7 +289,7 @@ def wrap(
         "--chdir",
         command.cwd,
         "--",
-        *(_waiting(loaded) if masks else ()),
+        *(_waiting(loaded) if apart or (joined is not None and joined.waits) else ()),
         *inner,
         *reset,
         *command.argv,
@@ -295,8 +316,10 @@ def wrap(
         landlock_scoped=scoped,
         seccomp=command.seccomp,
         limits=command.limits,
-        linked=linked,
-        masks=masks,
+        linked=joined.links if joined is not None else (),
+        masks=joined.masks if joined is not None else (),
+        apart=apart,
+        check=joined.check if joined is not None else None,
         held=held,
         own_pid_namespace=True,
         ready=ready,

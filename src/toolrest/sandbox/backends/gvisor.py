@@ -15,17 +15,19 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from toolrest.process.command import Command, Linked
+from toolrest.process.command import Command
 from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine
-from toolrest.sandbox.backends.bubblewrap_args import Masks, wrap
+from toolrest.sandbox.backends.bubblewrap_args import Joined, wrap
 from toolrest.sandbox.backends.engine import Proxy
 from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
 from toolrest.sandbox.backends.view import TMP
+from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import signal_launchers
 
 _FOLDER = "/run/toolrest"
+_CONFIG = f"{_FOLDER}/config.json"
 _ROOT = ("--uid", "0", "--gid", "0", "--cap-add", "ALL")
 """In bubblewrap's user namespace, for making gVisor's own. Commands see themselves as root there,
 without any capability; what they make belongs to the user."""
@@ -61,8 +63,11 @@ class GvisorEngine(BubblewrapEngine):
         runsc: str,
         overlays: bool = True,
         proxy: Proxy | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
-        super().__init__(policy, program, registry, overlays=overlays, proxy=proxy)
+        super().__init__(
+            policy, program, registry, overlays=overlays, proxy=proxy, neighbours=neighbours
+        )
         self.name = "gvisor"
         self._launcher = (*self._launcher, *_ROOT)
         is_root = os.geteuid() == 0
@@ -88,8 +93,7 @@ class GvisorEngine(BubblewrapEngine):
         command: Command,
         arguments: bytes | ArgumentPipe,
         report: StartReport,
-        links: Linked = (),
-        masks: Masks = (),
+        joined: Joined | None = None,
         loaded: tuple[str, ...] = (),
         ready: Callable[[], None] | None = None,
     ) -> Command:
@@ -98,10 +102,10 @@ class GvisorEngine(BubblewrapEngine):
             self._launcher,
             self._set_id_filter,
             arguments,
-            shown=(f"{_FOLDER}/config.json", self._bundle(command)),
+            shown=(_CONFIG, self._bundle(command)),
             signals=signal_launchers() if command.tty else None,
-            linked=links,
-            masks=masks,
+            joined=_with_its_own(joined),
+            apart=True,
             held=self._guarded.records(),
             ready=ready,
             report=report,
@@ -145,3 +149,12 @@ class GvisorEngine(BubblewrapEngine):
             "linux": {"namespaces": namespaces},
         }
         return json.dumps(bundle).encode("utf-8", "surrogateescape")
+
+
+def _with_its_own(joined: Joined | None) -> Joined | None:
+    """The same with what is mounted for `runsc` itself, which needs a /proc that it can write."""
+    if joined is None or joined.check is None:
+        return joined
+    points = (*joined.check.points, _CONFIG, "/proc")
+    free = (*joined.check.free, "/proc")
+    return replace(joined, check=replace(joined.check, points=points, free=free))

@@ -32,6 +32,7 @@ from toolrest.sandbox.backends.landlock import controls as landlock_controls
 from toolrest.sandbox.backends.launcher import ATTEMPTS, disturbed
 from toolrest.sandbox.backends.view import TMP
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
@@ -70,12 +71,19 @@ def probe_bubblewrap(
     overlays: bool,
     proxy: Proxy | None = None,
     rootfs: str | None = None,
+    neighbours: Neighbours | None = None,
 ) -> tuple[Probe, BubblewrapEngine | None]:
     """Run `/bin/true` exactly as a command of this session would run."""
     name = "bubblewrap" if rootfs is None else "chroot"
     try:
         engine = BubblewrapEngine(
-            policy, program, registry, overlays=overlays, proxy=proxy, rootfs=rootfs
+            policy,
+            program,
+            registry,
+            overlays=overlays,
+            proxy=proxy,
+            rootfs=rootfs,
+            neighbours=neighbours,
         )
         problem = _problem_in(engine)
     except OSError as error:
@@ -189,7 +197,12 @@ def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]
 
 
 def probe_gvisor(
-    policy: SandboxPolicy, program: str, registry: str, *, proxy: Proxy | None = None
+    policy: SandboxPolicy,
+    program: str,
+    registry: str,
+    *,
+    proxy: Proxy | None = None,
+    neighbours: Neighbours | None = None,
 ) -> tuple[Probe, GvisorEngine | None]:
     """Run `/bin/true` on gVisor inside bubblewrap's view, with overlays or without."""
     runsc = find_program("runsc", policy.tool_roots)
@@ -198,7 +211,13 @@ def probe_gvisor(
     problem = ""
     for overlays in (True, False):
         engine = GvisorEngine(
-            policy, program, registry, runsc=runsc, overlays=overlays, proxy=proxy
+            policy,
+            program,
+            registry,
+            runsc=runsc,
+            overlays=overlays,
+            proxy=proxy,
+            neighbours=neighbours,
         )
         problem = _problem_in(engine)
         if not problem:

@@ -62,7 +62,7 @@ def abi() -> int:
 
 
 def rules(policy: SandboxPolicy, tmp: str) -> tuple[tuple[str, int], ...]:
-    """Paths and the rights beneath them, the writable ones first.
+    """Real paths and the rights beneath them, the writable ones first.
 
     Names can be listed everywhere; contents cannot be read where something is hidden.
     """
@@ -70,7 +70,7 @@ def rules(policy: SandboxPolicy, tmp: str) -> tuple[tuple[str, int], ...]:
     if policy.tmp == "private":
         writable.append(tmp)
     granted = [(path, WRITE) for path in writable]
-    granted += [(f"/dev/{name}", DEVICE) for name in DEVICES]
+    granted += [(os.path.realpath(f"/dev/{name}"), DEVICE) for name in DEVICES]
     granted += [("/dev/pts", DEVICE), ("/", READ_DIR)]
     granted += [(path, READ) for path in policy.exceptions if os.path.exists(path)]
     kept_out = ["/dev", *policy.hidden, policy.session_dir]
@@ -93,7 +93,7 @@ def _readable(policy: SandboxPolicy) -> Sequence[str]:
     if policy.read_roots is None:
         return ("/",)
     minimal = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
-    return [path for path in (*minimal, *policy.read_roots) if os.path.exists(path)]
+    return list(dict.fromkeys(map(os.path.realpath, (*minimal, *policy.read_roots))))
 
 
 def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:

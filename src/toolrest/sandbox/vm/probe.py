@@ -23,6 +23,7 @@ from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine
 from toolrest.sandbox.backends.engine import Controls, Proxy, all_full
 from toolrest.sandbox.backends.probe import PROBE, Probe, bwrap_programs, probe_bubblewrap
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_prefixes
 from toolrest.sandbox.vm.engine import VmEngine
@@ -60,6 +61,7 @@ def probe_vm(
     limits: Limits | None = None,
     closed: threading.Event | None = None,
     examined: bool = False,
+    neighbours: Neighbours | None = None,
 ) -> tuple[Probe, VmEngine]:
     """Boot the session's machine; raises SandboxUnavailable that says what is missing.
 
@@ -73,7 +75,7 @@ def probe_vm(
         )
     program = qemu_program(policy.tool_roots)
     prepared = load(options.folder, options.settings)
-    view = _view(policy, registry)
+    view = _view(policy, registry, neighbours)
     engine = VmEngine(
         policy,
         view,
@@ -126,7 +128,7 @@ def controls() -> Controls:
     return all_full()
 
 
-def _view(policy: SandboxPolicy, registry: str) -> BubblewrapEngine:
+def _view(policy: SandboxPolicy, registry: str, neighbours: Neighbours | None) -> BubblewrapEngine:
     """The bubblewrap that QEMU runs in: a command's view, without any network.
 
     Also without overlays, which are there for sockets, and do not show what the host changes while
@@ -138,7 +140,9 @@ def _view(policy: SandboxPolicy, registry: str) -> BubblewrapEngine:
     around = replace(policy, network="off", read_roots=readable)
     reasons = []
     for program in bwrap_programs(policy.tool_roots):
-        probe, engine = probe_bubblewrap(around, program, registry, overlays=False)
+        probe, engine = probe_bubblewrap(
+            around, program, registry, overlays=False, neighbours=neighbours
+        )
         if engine is not None:
             return engine
         reasons.append(f"{program}: {probe.detail}")

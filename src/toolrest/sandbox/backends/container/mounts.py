@@ -134,7 +134,8 @@ class Shown:
         view.read_only(self._own)
         view.hide((*self._hidden, *self._newly_hidden.look(self._present)))
         for path in policy.exceptions:
-            if os.path.exists(path) and policy.shown_root(path):
+            is_there = os.path.exists(path) and os.path.realpath(path) == path
+            if is_there and policy.shown_root(path):
                 view.put(path, Show.READ, folder=os.path.isdir(path))
         view.mask_sockets(sockets, own_root=True)
         return view.settle()
