@@ -10,7 +10,6 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool import arguments
 from toolrest.items import JSONObject
 
-
 # A server's pattern that looks ahead may read a long text once for each of its characters.
 _MOST_BACKTRACKS: Final = 10_000
 
