@@ -32,7 +32,7 @@ HELLO = {
     "toolrest acp": {"protocolVersion": 1, "clientCapabilities": {}},
 }
 NOT_RUN = {
-    "pip install toolrest": "it is installed",
+    "pip install 'toolrest[all]'": "it is installed",
     "export OPENAI_API_KEY=…": "the scripted server's is set",
     "ssh -L 8137:127.0.0.1:8137 you@your-machine": "it needs another machine",
 }
@@ -41,6 +41,9 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
     "README.md": {
         "toolrest": [CHAT],
         'toolrest exec "why does the test fail?"': TURN,
+    },
+    "docs/commands.md": {
+        "toolrest": [CHAT],
         'toolrest exec --json -s workspace-write "fix it" | jq .': '"status": "completed"',
         "toolrest batch tasks.jsonl": "2 of 2",
         "toolrest sessions list": "fix it",
@@ -48,7 +51,7 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
         "toolrest models --providers": "anthropic",
         """toolrest call read_file '{"file_path": "README.md", "limit": 3}'""": "L1: # Title",
         """toolrest call exec_command '{"cmd": "git status -sb"}'""": "No commits yet",
-        "toolrest sandbox -- touch /etc/x": "cannot touch",
+        "toolrest sandbox -- touch ~/x": "cannot touch",
         'toolrest policy check "rm -rf build && make"': "make",
         "toolrest grants list": "no grants",
         "toolrest doctor": "bubblewrap",
@@ -102,7 +105,7 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
     "docs/web-ui.md": {"toolrest web": [SERVES], "toolrest web --port 8137": [SERVES]},
 }
 # Other codes than 0: the sandbox denies; one of the two servers cannot be reached.
-CODES = {"toolrest sandbox -- touch /etc/x": 1, "docs/mcp.md: toolrest mcp list": 1}
+CODES = {"toolrest sandbox -- touch ~/x": 1, "docs/mcp.md: toolrest mcp list": 1}
 # What is done instead: nothing from the network, only loopback, no fixed ports, more patience.
 SLOW = "{0} && toolrest config set mcp_servers.{1}.startup_timeout_sec 60"
 INSTEAD = {
