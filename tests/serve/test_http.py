@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 
 from toolrest.errors import ConfigError
 from toolrest.serve import http
@@ -29,6 +31,7 @@ HELLO = {
         "clientInfo": {"name": "test", "version": "0"},
     },
 }
+LIST = {"cmd": "ls hello.txt"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -148,3 +151,36 @@ async def test_clients_do_not_share_a_loop_watch(serving: Serving, workspace: Pa
                 assert not result.is_error
                 assert "same" not in str(result.content)
     assert (workspace / "made").read_text() == "hi\n" * 6
+
+
+@pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_question_that_is_open_holds_up_no_other_client(
+    serving: Serving, workspace: Path, mode: Any
+) -> None:
+    """They used to wait until it was answered, for ever when its client was gone."""
+    opened, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer(*_: Any) -> ElicitResult:
+        opened.set()
+        await may_answer.wait()
+        return ElicitResult(action="accept", content={"decision": "approve"})
+
+    approve: Any = answer
+    async with (
+        serving(TOKEN, approval_policy="untrusted", sandbox_mode="workspace-write") as url,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as web,
+        Client(
+            streamable_http_client(url, http_client=web), mode=mode, elicitation_callback=approve
+        ) as asked,
+        Client(streamable_http_client(url, http_client=web), mode=mode) as other,
+    ):
+        waiting = asyncio.ensure_future(asked.call_tool("exec_command", {"cmd": "touch made"}))
+        await opened.wait()
+        for name, given in (("read_file", {"file_path": "hello.txt"}), ("exec_command", LIST)):
+            result = await other.call_tool(name, given)
+            assert "hello" in str(result.content)
+        assert not (workspace / "made").exists()
+        may_answer.set()
+        assert not (await waiting).is_error
+    assert (workspace / "made").exists()

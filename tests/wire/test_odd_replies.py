@@ -221,6 +221,29 @@ async def test_a_call_that_the_server_calls_unfinished_is_not_made(at_the_end: b
     assert items == ['{"a":1}']
 
 
+CUT_ANSWERS: dict[ModelWire, list[Any]] = {
+    "chat": [chunk({"content": "x"}, "length"), {"usage": {"completion_tokens": 7}, "choices": []}],
+    "anthropic": [
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "max_tokens"},
+            "usage": {"output_tokens": 7},
+        },
+        {"type": "message_stop"},
+    ],
+    "responses": [{"type": "response.incomplete", "response": {"usage": {"output_tokens": 7}}}],
+}
+
+
+@pytest.mark.parametrize("wire", CUT_ANSWERS)
+async def test_what_a_cut_answer_has_cost_is_counted(wire: ModelWire) -> None:
+    with pytest.raises(ModelError) as caught:
+        await ask(wire, chunked(sent(*CUT_ANSWERS[wire])))
+    assert caught.value.kind == "incomplete"
+    assert caught.value.usage is not None
+    assert caught.value.usage.output == 7
+
+
 async def test_what_a_filter_stopped_is_not_called_too_long() -> None:
     response = {"incomplete_details": {"reason": "content_filter"}}
     with pytest.raises(ModelError, match="content filter") as caught:

@@ -53,7 +53,8 @@ class ModelError(ToolrestError):
     """A failed request to a model. `retryable`: sending it again may help.
 
     `retry_after` is how long the server asks to wait, in seconds. `status` is the HTTP status, if
-    there is one. `window` is the context window in tokens, when the server said it.
+    there is one. `window` is the context window in tokens, when the server said it. `usage` is what
+    an answer that it cut has cost.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ModelError(ToolrestError):
         retryable: bool | None = None,
         retry_after: float | None = None,
         window: int | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
@@ -73,6 +75,7 @@ class ModelError(ToolrestError):
         self.retryable = kind in RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after
         self.window = window
+        self.usage = usage
 
 
 class ModelRequest(Struct):

@@ -13,6 +13,7 @@ from toolrest import Context, Fatal, Image, RespondToModel, ToolOutput, tool
 from toolrest.agent.conversation.events import AgentMessage, StreamError, TaskComplete
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
+from toolrest.events import Warning as Warned
 from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedModel, context_full
 from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage
@@ -377,6 +378,19 @@ async def test_a_cut_answer_is_reported_and_nothing_is_summarised(agent: Make) -
     assert (result.status, result.reason) == ("failed", "model_incomplete")
     assert len(model.requests) == 1
     assert (await session.run("continue")).text == "whole"
+
+
+async def test_an_answer_that_is_cut_after_a_call_goes_on_from_its_output(agent: Make) -> None:
+    """The turn used to fail, although the call had been made."""
+    cut: list[Any] = [Call("echo", {"text": "a"}), Incomplete("max_output_tokens")]
+    model = ScriptedModel([cut, "done"])
+    session = agent(model, tools=[echo])
+    warned: list[str] = []
+    session.rest.subscribe(lambda e: warned.append(e.message) if isinstance(e, Warned) else None)
+    result = await session.run("go")
+    assert (result.status, result.text) == ("completed", "done")
+    assert "was cut after its calls" in str(warned)
+    assert "a" in str(model.requests[1].items[-1]["output"])
 
 
 async def test_an_answer_that_is_cut_in_a_full_window_is_summarised(agent: Make) -> None:

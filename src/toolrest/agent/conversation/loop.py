@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from toolrest import events
 from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
 from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
@@ -171,6 +172,12 @@ class Loop:
                 compactions += 1
                 await self._compact(overflowed=True)
                 continue
+            if error.kind == "incomplete" and sampled.follow_up:
+                # Its whole calls were made: the model goes on from their outputs.
+                self.budget.turns += 1
+                message = f"an answer was cut after its calls: {error.message}"
+                self.session.emit(events.Warning(message=message))
+                return sampled
             attempt += 1
             await self._before_retry(error, attempt)
 

@@ -136,6 +136,8 @@ class ModelRequestRun:
                             break
             except ModelError as error:
                 self.result.error = error
+                if error.usage is not None:
+                    self.session.replied(error.usage)
                 if error.kind == "incomplete" or not error.retryable:
                     self._keep_message()  # the model's limit, not the connection, cut it
             self.result.shown = self._deltas.shown

@@ -28,6 +28,9 @@ async def ask(
     request = request_for(walk, call, decision, retry=retry)
     review: Review | None = None
     by: Source = "hook"
+    waits_aside = walk.turn.has_neighbours and walk.ticket is not None
+    if waits_aside:
+        walk.give_up_place()
     try:
         if gate.hooks is None or not await gate.hooks.answered(walk, call, request):
             by = "user"
@@ -42,6 +45,8 @@ async def ask(
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
     emit_decision(walk, call, Decision(Answer.ALLOW, decision.rule, reason), by)
+    if waits_aside:
+        await walk.take_place(call.effects)
     return review
 
 

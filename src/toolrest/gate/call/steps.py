@@ -35,11 +35,8 @@ async def run_hooks(walk: Walk, call: ResolvedCall) -> None:
 
 
 async def wait_for_turn(walk: Walk, call: ResolvedCall) -> None:
-    """Wait for the scheduler: calls that conflict run one after the other, in call order."""
-    if not walk.is_part_of_another():
-        if walk.ticket is None:
-            walk.ticket = walk.gate.scheduler.enter(call.effects)
-        await walk.gate.scheduler.wait(walk.ticket)
+    """Wait for the scheduler."""
+    await walk.take_place(call.effects)
 
 
 async def refuse_after_abort(walk: Walk, call: ResolvedCall) -> None:
@@ -72,9 +69,8 @@ async def _take_effects(walk: Walk, call: ResolvedCall, effects: Effects) -> Non
     call.effects = walk.effects = effects
     call.risk = call.tool.level(effects)
     if walk.ticket is not None:
-        walk.gate.scheduler.release(walk.ticket)
-        walk.ticket = None
-        await wait_for_turn(walk, call)
+        walk.give_up_place()
+        await walk.take_place(effects)
 
 
 async def judge(walk: Walk, call: ResolvedCall) -> None:

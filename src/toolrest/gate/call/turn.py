@@ -117,6 +117,8 @@ class CallTurn:
         self._aborted = False
         self.reaches_all = False
         """Whether calls also reach tools that are not offered: the host program makes them."""
+        self.has_neighbours = False
+        """Whether other agents' turns run beside it: none waits while this one's user decides."""
 
     def of_host(self) -> Self:
         """The turn, for calls that the host program makes by name and not a model."""

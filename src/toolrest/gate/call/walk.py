@@ -263,6 +263,19 @@ class Walk(Struct):
 
     # 2: whether and when, in steps.py
 
+    async def take_place(self, effects: Effects) -> None:
+        """Wait for the scheduler: calls that conflict run one after the other, in call order."""
+        if not self.is_part_of_another():
+            if self.ticket is None:
+                self.ticket = self.gate.scheduler.enter(effects)
+            await self.gate.scheduler.wait(self.ticket)
+
+    def give_up_place(self) -> None:
+        """Let others run; the place that is taken next is behind them."""
+        if self.ticket is not None:
+            self.gate.scheduler.release(self.ticket)
+            self.ticket = None
+
     async def _finished(self, output: ToolOutput) -> ToolOutput:
         if self.note:
             output = replace(output, notes=[*output.notes, self.note])

@@ -152,13 +152,15 @@ class AnthropicParser(Parser):
                 yield from self._finished(block)
         if self._stop == "max_tokens":
             # A call that was cut is dropped; complete ones before it stay.
-            raise ModelError("incomplete", "Incomplete response returned, reason: max_tokens")
+            message = "Incomplete response returned, reason: max_tokens"
+            raise ModelError("incomplete", message, usage=_usage(self._usage))
         for block in self._doubtful:
             yield ItemDone(self._call(block))
         if self._stop == "model_context_window_exceeded":
             raise ModelError("context_window", "the answer was cut: the context window is full")
         if self._stop == "refusal":
-            raise ModelError("policy", "the model declined to answer (stop_reason refusal)")
+            message = "the model declined to answer (stop_reason refusal)"
+            raise ModelError("policy", message, usage=_usage(self._usage))
         again = False if self._stop == "pause_turn" else None
         self.completed = Completed(self._id, _usage(self._usage), again)
 

@@ -238,9 +238,11 @@ class ChatParser(Parser):
     def _check_finish(self) -> None:
         if self._finish == "length":
             reason = "max_output_tokens" if self._limited else "the server's own limit"
-            raise ModelError("incomplete", f"Incomplete response returned, reason: {reason}")
+            message = f"Incomplete response returned, reason: {reason}"
+            raise ModelError("incomplete", message, usage=self._usage)
         if self._finish == "content_filter":
-            raise ModelError("policy", "the server's content filter stopped the answer")
+            message = "the server's content filter stopped the answer"
+            raise ModelError("policy", message, usage=self._usage)
         if self._finish == "error":
             raise ModelError("stream", "the server stopped with an error")
 

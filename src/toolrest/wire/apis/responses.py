@@ -355,9 +355,12 @@ def _failure(event: JSONObject) -> ModelError:
 def _incomplete(response: Any) -> ModelError:
     details = response.get("incomplete_details") if isinstance(response, dict) else None
     reason = details.get("reason") if isinstance(details, dict) else None
+    usage = usage_of(response.get("usage")) if isinstance(response, dict) else None
     if reason == "content_filter":
-        return ModelError("policy", "the server's content filter stopped the answer")
-    return ModelError("incomplete", f"Incomplete response returned, reason: {reason or 'unknown'}")
+        message = "the server's content filter stopped the answer"
+        return ModelError("policy", message, usage=usage)
+    message = f"Incomplete response returned, reason: {reason or 'unknown'}"
+    return ModelError("incomplete", message, usage=usage)
 
 
 def _string(value: Any) -> str:
