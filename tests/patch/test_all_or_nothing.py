@@ -219,6 +219,54 @@ def test_a_file_that_changes_between_plan_and_commit(
     assert "changed on disk" in " ".join(outcome.notes)
 
 
+@pytest.mark.parametrize("name", ["a.txt", "b.txt", "c.txt", "d/e.txt", "gone.txt"])
+@pytest.mark.parametrize("atomically", [False, True])
+def test_a_file_that_somebody_saves_while_others_are_written(
+    tree: Path, snapshot: Callable[[Path], Tree], name: str, atomically: bool
+) -> None:
+    """Failed before: all files were compared at the start only, and then the version was lost."""
+    saved: Tree = {}
+
+    class Saving(OsFiles):
+        def create(self, path: str, data: bytes, like: str | None) -> bool:
+            if not saved:
+                if atomically:
+                    (tree / "other").write_text("by hand\n")
+                    (tree / "other").rename(tree / name)
+                else:
+                    (tree / name).write_text("by hand\n")
+                now = snapshot(tree)
+                saved.update((known, now[known]) for known in {*TREE} - {"way"})
+            return super().create(path, data, like)
+
+    outcome = applied(Saving(), tree)
+    assert outcome.exit_code == 1
+    assert "changed on disk" in " ".join(outcome.notes)
+    assert snapshot(tree) == {**saved, "way": TREE["way"]}
+
+
+@pytest.mark.parametrize(
+    "body", ["*** Update File: a.txt\n@@\n-2\n+two\n", "*** Delete File: a.txt\n"]
+)
+def test_what_is_written_into_a_file_that_was_set_aside_is_kept(tree: Path, body: str) -> None:
+    """Failed before: what a program wrote that had the file open went with the saved copy."""
+
+    class Late(OsFiles):
+        def rename(self, old: str, new: str) -> None:
+            super().rename(old, new)
+            if old.endswith("gone.txt"):
+                opened.write("by hand\n")
+                opened.flush()
+
+    with (tree / "a.txt").open("a") as opened:
+        patch = f"*** Begin Patch\n{body}*** Delete File: gone.txt\n*** End Patch"
+        outcome = applied(Late(), tree, patch)
+    assert outcome.exit_code == 0
+    (note,) = outcome.notes
+    assert note.startswith(f"{tree}/a.txt was written by somebody else")
+    assert Path(note.rpartition(" ")[2]).read_text() == "1\n2\n3\nby hand\n"
+
+
 def test_a_new_file_never_replaces_one_that_appeared_late(tree: Path) -> None:
     class Late(OsFiles):
         def link(self, old: str, new: str) -> None:

@@ -34,7 +34,7 @@ _NO_NEW_NAMES = (errno.EACCES, errno.EPERM, errno.EROFS)
 def commit(plan: Plan, files: FileSystem) -> list[str]:
     """Write a plan. ApplyError, with everything as it was before, when any part of it fails.
 
-    Returns the paths of leftovers, normally none: saved copies that could not be removed.
+    Returns notes for the model, normally none: saved copies that are still there, and why.
     """
     work = _Commit(plan, files)
     try:
@@ -61,7 +61,8 @@ class _Commit:
         self.plan = plan
         self.files = files
         self.undo: list[_Undo] = []
-        self.backups: list[str] = []
+        self.backups: dict[str, PendingChange] = {}
+        self.rewritten: set[tuple[int, int]] = set()
         self.touched: dict[str, None] = {}
 
     def run(self) -> None:
@@ -144,6 +145,9 @@ class _Commit:
         old = self.plan.sources.get(change.path)
         if old is None:
             old = self._do(change.problem, self.files.read, change.path)
+        self._check_again(change, change.path)
+        if change.before is not None:
+            self.rewritten.add((change.before.st_dev, change.before.st_ino))
         # Register the undo before writing: writing may stop half way.
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
         self._do(change.problem, self.files.overwrite, change.path, content)
@@ -177,8 +181,24 @@ class _Commit:
             self.files.link(change.path, backup)
         except OSError:
             self._do(change.problem, self.files.rename, change.path, backup)
-        self.backups.append(backup)
+        self._keep(change, backup)
+
+    def _keep(self, change: PendingChange, backup: str) -> None:
+        self.backups[backup] = change
         self._on_failure(f"restore {change.path} from {backup}", self._restore, backup, change.path)
+        self._check_again(change, backup)
+
+    def _check_again(self, change: PendingChange, path: str) -> None:
+        """Raise if somebody wrote the file since the first look: writing the others takes time."""
+        now = self._do(change.problem, self.files.lstat, path)
+        if self._is_other(change, now):
+            raise ApplyError(change.problem, [_CHANGED])
+
+    def _is_other(self, change: PendingChange, now: os.stat_result) -> bool:
+        before = change.before
+        if before is None or (now.st_dev, now.st_ino) in self.rewritten:
+            return False  # new, or changed by this very patch
+        return _identity(now) != _identity(before)
 
     def _restore(self, backup: str, path: str) -> None:
         self.files.rename(backup, path)
@@ -204,8 +224,7 @@ class _Commit:
         backup = _beside(change.path)
         self.touched[_folder(change.path)] = None
         self._do(change.problem, self.files.rename, change.path, backup)
-        self.backups.append(backup)
-        self._on_failure(f"restore {change.path} from {backup}", self._restore, backup, change.path)
+        self._keep(change, backup)
 
     def _do(self, problem: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -233,10 +252,25 @@ class _Commit:
 
     def finish(self) -> list[str]:
         """Drop the saved copies and flush the folders. Nothing can fail any more."""
-        left = [path for path in self.backups if _twice(self.files.unlink, path) is not None]
+        notes = []
+        for path, change in self.backups.items():
+            if self._was_written(change, path):
+                notes.append(
+                    f"{change.path} was written by somebody else at the same time: "
+                    f"their version is {path}"
+                )
+            elif _twice(self.files.unlink, path) is not None:
+                notes.append(f"could not remove the saved copy {path}")
         for folder in self.touched:
             _twice(self.files.sync, folder)
-        return left
+        return notes
+
+    def _was_written(self, change: PendingChange, backup: str) -> bool:
+        """Whether who had the file open wrote into the old one after it was set aside."""
+        try:
+            return self._is_other(change, self.files.lstat(backup))
+        except OSError:
+            return False
 
 
 def _twice(call: Callable[..., Any], *arguments: Any) -> OSError | None:

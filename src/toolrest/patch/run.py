@@ -40,11 +40,10 @@ def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> Pa
 def carry_out(planned: Plan, files: FileSystem) -> PatchOutcome:
     """Apply a plan, and return the outcome."""
     try:
-        left = commit(planned, files)
+        notes = commit(planned, files)
     except PatchError as error:
         return PatchOutcome(planned, error, error.notes)
-    kept = [f"could not remove the saved copy {path}" for path in left]
-    return PatchOutcome(planned, None, [*planned.notes, *kept])
+    return PatchOutcome(planned, None, [*planned.notes, *notes])
 
 
 _SUCCESS = "Success. Updated the following files:\n"

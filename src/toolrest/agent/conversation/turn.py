@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolrest.gate.call.turn import CallTurn
@@ -10,6 +11,7 @@ from toolrest.items import Answered, JSONObject
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.turn_checkpoint import Saver, TurnCheckpoint
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Gate
     from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.policy.effects import Effects
@@ -42,9 +44,32 @@ class Turn(CallTurn):
             await self._checkpoint.before(effects, label)
         await super().before_mutation(effects, label)
 
+    @contextmanager
+    def mutating(self, call: ResolvedCall) -> Iterator[None]:
+        """Note when it runs: what is written in between is somebody else's, and undo keeps it."""
+        if self._checkpoint is None:
+            yield
+            return
+        try:
+            with self._checkpoint.spans.calling():
+                yield
+        finally:
+            if not self._ends_with_its_call(call):
+                self._checkpoint.spans.give_up()
+
+    def _ends_with_its_call(self, call: ResolvedCall) -> bool:
+        effects, services = call.effects, self._gate.services
+        if effects.calls or effects.is_unknown or self._gate.hooks is not None:
+            return False
+        if effects.runs and (call.ctx.outside or not effects.confined):
+            return False
+        return services.runner is None or not services.runner.sessions.list()
+
     async def after_calls(self) -> None:
         """Record what the turn changed, for undo."""
         if self._checkpoint is not None:
+            if self.left_behind:
+                self._checkpoint.spans.give_up()
             await self._checkpoint.after()
 
     async def answer(self, reply: Any) -> list[Any]:

@@ -35,6 +35,7 @@ from toolrest.agent.undo.plan import (
 from toolrest.agent.undo.records import OUTSIDE, Changes, FileRecord, TooSlow, UndoError, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import KeepLimits, Scan
+from toolrest.agent.undo.spans import Spans
 
 _LONGEST_LABEL = 120
 _QUICK = 0.002
@@ -78,6 +79,8 @@ class Checkpoints:
         self._claims = Claims(self._journal.folder)
         self._mutex = threading.RLock()
         self._quick = self._haste = False
+        self._alone: set[int] = set()
+        """Turns of ours that began when no other was open."""
 
     @property
     def exists(self) -> bool:
@@ -129,10 +132,24 @@ class Checkpoints:
             if scan.refreshed:
                 self._journal.append({"t": "stat", "c": scan.refreshed})
 
-    def end(self, number: int, cancelled: Callable[[], bool] = _never) -> Changes:
-        """The turn is over: what it changed, by path (absolute outside the workspace)."""
+    def end(
+        self,
+        number: int,
+        cancelled: Callable[[], bool] = _never,
+        *,
+        spans: Spans | None = None,
+    ) -> Changes:
+        """The turn is over: what it changed, by path (absolute outside the workspace).
+
+        What others have changed meanwhile, as far as `spans` tells it, is noted: undo keeps it.
+        """
         with self._using():
             self._look(cancelled)
+            if spans is not None and number in self._alone and self._journal.last == number:
+                changes = self._journal.watching.get(number, {})
+                others = spans.by_others(changes, self.workspace)
+                if others:
+                    self._journal.append({"t": "others", "n": number, "paths": others})
             return self._close(number)
 
     def turns(self) -> list[RecordedTurn]:
@@ -287,6 +304,8 @@ class Checkpoints:
     def _open(self, kind: str, session: str, label: str, undid: tuple[int, ...]) -> int:
         number = self._journal.last + 1
         self._claims.take(number)
+        if not self._journal.open:
+            self._alone.add(number)
         line = {"t": "open", "n": number, "kind": kind, "time": time.time(), "undid": undid}
         line |= {"session": session, "label": label[:_LONGEST_LABEL], "pid": os.getpid()}
         if number == 1:
@@ -298,6 +317,7 @@ class Checkpoints:
     def _close(self, number: int) -> Changes:
         self._journal.append({"t": "close", "n": number})
         self._claims.release(number)
+        self._alone.discard(number)
         changes = self._journal.watching.pop(number, {})
         return {path: pair for path, pair in changes.items() if not same(*pair)}
 

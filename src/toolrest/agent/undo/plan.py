@@ -90,6 +90,8 @@ def turns_in(history: Iterable[dict[str, Any]]) -> list[RecordedTurn]:
         elif line["t"] == "step":
             for number in running:
                 paths[number].update(line["c"])
+        elif line["t"] == "others" and line["n"] in paths:
+            paths[line["n"]].difference_update(line["paths"])
     for number, turn in turns.items():
         turn.changed = len(paths[number])
     _mark_undone(turns)
@@ -135,7 +137,8 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
     """How to get back to what was there before `turn`, without the changes of others.
 
     A path is taken back to what it was before the first of these turns that changed it. What
-    changed it outside of them, a person or an older turn, is not ours to undo.
+    changed it outside of them, a person or an older turn, is not ours to undo; nor is what a person
+    changed while they ran, where that could be told.
     """
     first: dict[str, FileRecord | None] = {}
     foreign: set[str] = set()
@@ -153,6 +156,8 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
                     first.setdefault(path, parse(before))
                 elif path in first:
                     foreign.add(path)
+        elif line["t"] == "others":
+            foreign.update(path for path in line["paths"] if path in first)
     result = UndoPlan(turn, tuple(numbers), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)

@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
 from toolrest.agent.undo.records import CheckpointError, UndoError
+from toolrest.agent.undo.spans import Spans
 from toolrest.errors import RespondToModel
 from toolrest.events import FileChange, FilesChanged
 from toolrest.events import Warning as WarningEvent
@@ -84,6 +86,7 @@ class TurnCheckpoint(Struct):
     saver: Saver
     bus: Bus
     turn_id: str
+    spans: Spans = field(default_factory=Spans)
     _saving: asyncio.Future[int] | None = None
     _cancel: threading.Event = field(default_factory=threading.Event)
 
@@ -94,6 +97,7 @@ class TurnCheckpoint(Struct):
             return
         try:
             if self._saving is None:
+                self.spans = Spans()
                 self._saving = self._saved(label) or asyncio.ensure_future(self._save(label))
             if not self._saving.done():
                 await asyncio.shield(self._saving)
@@ -139,9 +143,9 @@ class TurnCheckpoint(Struct):
             return
         number = saving.result()
         try:
-            changes = self.saver.at_once(lambda saved: saved.end(number))
+            changes = self.saver.at_once(lambda saved: saved.end(number, spans=self.spans))
             if changes is None:
-                end = self.saver.get().end
+                end = partial(self.saver.get().end, spans=self.spans)
                 changes = await run_in_thread(end, (number,), threading.Event())
         except (CheckpointError, OSError) as error:
             # The turn stays open in the journal; the next one to look ends it.

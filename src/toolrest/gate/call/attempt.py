@@ -37,14 +37,16 @@ async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
     if walk.gate.sync_soon is not None:
         walk.gate.sync_soon()
     try:
-        return await _once(walk, call)
+        with walk.turn.mutating(call):
+            return await _once(walk, call)
     except SandboxDenied as denied:
         from toolrest.gate.call.ask import may_leave
 
         if call.ctx.outside or not await may_leave(walk, call):
             return _denied(denied)
         call.ctx.outside = True
-        return await _once(walk, call)
+        with walk.turn.mutating(call):
+            return await _once(walk, call)
 
 
 async def _once(walk: Walk, call: ResolvedCall) -> ToolOutput:
@@ -81,6 +83,9 @@ async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
         if type(value) is not str and isinstance(value, AsyncIterator):
             return await _collect(walk, value, call)
         return to_output(value, call.tool.name)
+    except Abandoned:
+        walk.turn.left_behind = True
+        raise
     finally:
         call.ctx.end_output()
 

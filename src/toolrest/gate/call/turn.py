@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Literal, Self
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Literal, Self
 
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
@@ -17,6 +17,9 @@ from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.items import Answered, CallItem, ToolOutput
 from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.gate.call.understand import ResolvedCall
 
 
 class RunningCall:
@@ -115,6 +118,8 @@ class CallTurn:
         self._commit = commit
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
+        self.left_behind = False
+        """Whether a thread of one of its calls was given up, and may still change something."""
         self.reaches_all = False
         """Whether calls also reach tools that are not offered: the host program makes them."""
         self.has_neighbours = False
@@ -196,6 +201,11 @@ class CallTurn:
 
     async def after_calls(self) -> None:
         """Hook for subclasses: once per turn, after its last call and before `TurnEnded`."""
+
+    @contextlib.contextmanager
+    def mutating(self, call: ResolvedCall) -> Iterator[None]:
+        """Hook for subclasses: around a call while it runs that may change something."""
+        yield
 
     async def before_mutation(self, effects: Effects, label: str = "") -> None:
         """Prepare for a mutating call: readers never wait for this.

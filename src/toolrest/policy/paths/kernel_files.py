@@ -176,10 +176,7 @@ class DeviceTable(Struct):
         """Why the file system under `path` is off limits, or None."""
         if os.major(device):
             return None  # a disk; kernel file systems have anonymous device numbers
-        if device not in self._known:
-            self._known = self._load()
-            self._known.setdefault(device, None)
-        system = self._known[device]
+        system = self._of(device)
         if system is None:
             return None
         if system.kind == "proc":
@@ -192,6 +189,17 @@ class DeviceTable(Struct):
         elif system.kind in _REFUSED_TYPES:
             return f"it is in a {system.kind} file system"
         return None
+
+    def kind(self, device: int) -> str:
+        """The kind of the file system with this device number; empty when it is not known."""
+        system = self._of(device)
+        return "" if system is None else system.kind
+
+    def _of(self, device: int) -> MountedFileSystem | None:
+        if device not in self._known:
+            self._known = self._load()
+            self._known.setdefault(device, None)
+        return self._known[device]
 
     def _load(self) -> dict[int, MountedFileSystem | None]:
         known: dict[int, MountedFileSystem | None] = {
