@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
-from toolrest.config.layer_check import nearest, pattern_of
+from toolrest.config.layer_check import pattern_of, unknown_key
 from toolrest.config.schema.aliases import ALIASES
 from toolrest.config.schema.families import (
     Family,
@@ -118,10 +118,11 @@ class Config(Struct, eq=False, dict=True):
         if key in self._leaves:
             return self._row(key, self._leaves[key])
         if pattern_of(key) is not None:
-            raise ConfigError(f"{format_key(key)} is a table or is not set; see config show")
-        meant = nearest(key)
-        hint = f"; did you mean {meant}?" if meant else ""
-        raise ConfigError(f"unknown key {format_key(key)}{hint}")
+            raise ConfigError(
+                f"{format_key(key)} is a table or is not set; `toolrest config show --all` lists "
+                "the keys that have a value"
+            )
+        raise ConfigError(unknown_key(key))
 
     def rows(self) -> list[SettingRow]:
         """Every setting with its value and source."""
