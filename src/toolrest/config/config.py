@@ -38,15 +38,22 @@ class SettingRow(NamedTuple):
 
 
 class Config(Struct, eq=False, dict=True):
-    """Typed settings and the source of each."""
+    """The settings of a session, and the source of each. `load_config` makes it."""
 
     value: Settings
+    """The settings: `config.value.sandbox_mode`."""
     home: str
+    """Toolrest's home folder."""
     workspace: str | None = None
+    """The workspace; None before one is chosen."""
     trust_level: TrustLevel | None = None
+    """What the user said about the workspace; None when they were not asked."""
     warnings: tuple[str, ...] = ()
+    """Messages for the user about the settings."""
     files: tuple[str, ...] = ()
+    """The settings files that were read."""
     sources: Mapping[Key, str] = field(default_factory=dict)
+    """The source of each value by its key; those that are missing are defaults."""
     from_files: bool = False
     """Whether the user's files were read: settings, rules and stored grants count together."""
     rules_folders: tuple[str, ...] = ()
