@@ -115,6 +115,7 @@ class Text:
     """A text part of an output."""
 
     text: str
+    """The text."""
 
 
 @dataclass(slots=True)
@@ -122,7 +123,9 @@ class Image:
     """An image part of an output, as a `data:` URL (or a URL the model's server can fetch)."""
 
     url: str
+    """The `data:` URL with the image, or its address."""
     detail: str | None = None
+    """How closely the model looks, on APIs that know it: `low`, `high`, `auto`."""
 
 
 Content: TypeAlias = Text | Image
@@ -130,20 +133,25 @@ Content: TypeAlias = Text | Image
 
 @dataclass(slots=True)
 class ToolOutput:
-    """The output of a tool call.
+    """The output of a tool call. A tool that only has text for the model returns a str instead.
 
-    `success` is tri-state and never goes on a wire by itself; wires that have a place for it
-    (Anthropic's `is_error`, MCP's `isError`) read it from `failed`. `notes` are added after
-    truncation, one line each, and start with `[toolrest] `.
+    The gate redacts it and cuts it to the session's limits before the model sees it.
     """
 
     content: str | list[Content] = ""
+    """What the model reads: a text, or parts with images."""
     success: bool | None = True
+    """Whether the call did what it was asked; None when that is not known."""
     failure: Failure | None = None
+    """Why the call failed. APIs with an error flag are told when this is set."""
     provenance: Provenance = "workspace"
+    """Where the text comes from: Toolrest, the workspace, or `external` content."""
     structured: Any = None
+    """The same as JSON, for clients that read it (MCP)."""
     metadata: JSONObject = field(default_factory=dict)
+    """JSON for events and front ends, such as `exit_code`; the model does not get it."""
     notes: list[str] = field(default_factory=list)
+    """Lines that are added below the output after it was cut."""
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     """Values in the content that only the model may read, by name; no event or file holds them."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class LazyNames:
     """A package's public names by the module that has them: `{"pkg.module": "One Two"}`.
 
-    The package keeps its `TYPE_CHECKING` imports for type checkers; tests/test_names.py compares.
+    The package keeps its `TYPE_CHECKING` imports for type checkers; tests/test_frame.py compares.
     """
 
     def __init__(self, package: str, names: Mapping[str, str]) -> None:

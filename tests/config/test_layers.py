@@ -282,11 +282,14 @@ def test_the_audit_path_is_a_folder_only_when_it_ends_so_or_is_one(desk: Any) ->
 
 
 def test_rows_show_every_key_and_no_secret(desk: Any) -> None:
-    desk.user('[redact]\npatterns = ["hunter2-[0-9]+"]\nnames = ["MY_*"]\n[profiles.p]\n')
+    desk.user(
+        'max_tokens = 5\n[redact]\npatterns = ["hunter2-[0-9]+"]\nnames = ["MY_*"]\n[profiles.p]\n'
+    )
     config = desk.load()
     rows = {row.key: row for row in config.rows()}
     assert rows["redact.patterns"].text == "(1 hidden)"
     assert rows["redact.names"].text == '["MY_*"]'
+    assert rows["max_tokens"].text == "5"
     assert rows["redact.names"].source == str(desk.file)
     assert rows["sandbox_mode"].text == '"workspace-write"'
     assert rows["model"].text == "unset"

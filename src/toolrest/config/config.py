@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
-from toolrest.config.layer_check import nearest, pattern_of
+from toolrest.config.layer_check import pattern_of, unknown_key
 from toolrest.config.schema.aliases import ALIASES
 from toolrest.config.schema.families import (
     Family,
@@ -38,15 +38,22 @@ class SettingRow(NamedTuple):
 
 
 class Config(Struct, eq=False, dict=True):
-    """Typed settings and the source of each."""
+    """The settings of a session, and the source of each. `load_config` makes it."""
 
     value: Settings
+    """The settings: `config.value.sandbox_mode`."""
     home: str
+    """Toolrest's home folder."""
     workspace: str | None = None
+    """The workspace; None before one is chosen."""
     trust_level: TrustLevel | None = None
+    """What the user said about the workspace; None when they were not asked."""
     warnings: tuple[str, ...] = ()
+    """Messages for the user about the settings."""
     files: tuple[str, ...] = ()
+    """The settings files that were read."""
     sources: Mapping[Key, str] = field(default_factory=dict)
+    """The source of each value by its key; those that are missing are defaults."""
     from_files: bool = False
     """Whether the user's files were read: settings, rules and stored grants count together."""
     rules_folders: tuple[str, ...] = ()
@@ -118,10 +125,11 @@ class Config(Struct, eq=False, dict=True):
         if key in self._leaves:
             return self._row(key, self._leaves[key])
         if pattern_of(key) is not None:
-            raise ConfigError(f"{format_key(key)} is a table or is not set; see config show")
-        meant = nearest(key)
-        hint = f"; did you mean {meant}?" if meant else ""
-        raise ConfigError(f"unknown key {format_key(key)}{hint}")
+            raise ConfigError(
+                f"{format_key(key)} is a table or is not set; `toolrest config show --all` lists "
+                "the keys that have a value"
+            )
+        raise ConfigError(unknown_key(key))
 
     def rows(self) -> list[SettingRow]:
         """Every setting with its value and source."""

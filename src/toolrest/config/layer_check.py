@@ -178,8 +178,8 @@ def _problem_line(place: LayerSource, key: Key, problem: SettingProblem) -> str:
     if problem.kind == "missing":
         return f"{place.label}: {format_key(key)} is missing"
     if problem.kind == "refused":
-        got = _shown(key, problem.value)
-        return f"{place.label}: {format_key(key)}: {problem.text}, got {got}"
+        got = "" if looks_secret(key) else f", got {_shown(key, problem.value)}"
+        return f"{place.label}: {format_key(key)}: {problem.text}{got}"
     return _mismatch(place, key, problem.text, problem.value)
 
 
@@ -187,20 +187,28 @@ def _unknown_line(place: LayerSource, key: Key) -> str:
     meant = nearest(key)
     if key[-1].endswith("_ms") and meant and meant.endswith("_sec"):
         return f"{place.label}: {format_key(key)}: times are in seconds here; write {meant}"
+    return f"{place.label}: {unknown_key(key)}"
+
+
+def unknown_key(key: Key) -> str:
+    """The message about a key that no setting has, with the one that was probably meant."""
+    meant = nearest(key)
     hint = f"; did you mean {meant}?" if meant else "; `toolrest config show --all` lists every key"
-    return f"{place.label}: unknown key {format_key(key)}{hint}"
+    return f"unknown key {format_key(key)}{hint}"
 
 
 def _mismatch(place: LayerSource, key: Key, expected: str, got: Any) -> str:
     hint = ""
     if place.kind == "override" and expected == "a text in quotes":
         hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
+    if expected == "a list" and isinstance(got, str):
+        expected = 'a list like ["a", "b"]'
     return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
 
 
 def _shown(key: Key, value: Any) -> str:
     if looks_secret(key):
-        return "something else"
+        return "a value that is not shown"
     if isinstance(value, bool | int | float):
         return toml_text(value)[:40]
     if isinstance(value, str):

@@ -39,7 +39,7 @@ def load(
     env: Mapping[str, str] | None = None,
     surface: Surface = "library",
 ) -> Config:
-    """The settings for a workspace, from every layer.
+    """Load the settings for a workspace, from every layer: `load_config(workspace=".")`.
 
     Highest first: `overrides` (`-c`), `flags`, the environment, the profile, the files of a
     trusted project, the user's file, defaults. Lists that forbid or hide are joined over all

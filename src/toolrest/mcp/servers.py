@@ -187,8 +187,7 @@ def _address(server: Server, environ: Mapping[str, str]) -> Server:
         parse_url(url)
     except ValueError as error:
         raise McpError(
-            f"{where}.url is no address ({error}); "
-            "it must start with http:// or https:// and name a host"
+            f"{where}.url: {error}; write it as http://HOST:PORT/PATH or https://HOST/PATH"
         ) from None
     headers = {
         name: expand(value, environ, f"{where}.headers.{name}")

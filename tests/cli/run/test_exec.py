@@ -175,9 +175,15 @@ def test_an_answer_of_the_wrong_form_is_sent_back(desk: Any, serve: Any, wire: s
     choice = last["tool_choice"]
     assert (choice["type"] if wire == "anthropic" else choice) == "none"
     assert (held in last) == (wire != "anthropic")
-    outside = desk.run("exec", "--output-schema", "far.json", "count")
-    assert outside.code == 2
-    assert "is not fetched" in outside.err
+    (desk.workspace / "no.json").write_text("{")
+    for name, problem in {
+        "far.json": "is not fetched",
+        "no.json": "no.json is not valid JSON: ",
+        "none.json": "none.json cannot be read: No such file or directory",
+    }.items():
+        refused = desk.run("exec", "--output-schema", name, "count")
+        assert refused.code == 2
+        assert problem in refused.err
 
 
 def test_images_come_before_the_words(desk: Any, serve: Any) -> None:

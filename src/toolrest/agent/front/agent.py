@@ -36,17 +36,17 @@ class Agent(Generic[Out]):
     """A model with tools: `Agent("openai:gpt-5.5", tools=[weather]).run_sync("…").text`.
 
     `model` is `PROVIDER:NAME` (`openai`, `anthropic`, `openrouter`, `ollama`, `lmstudio`, `vllm`,
-    or one of `settings["model_providers"]`), a bare name, or a `Model`. Offered is what `tools`
-    names: functions, which passing approves, other agents, and built-in tools by name or group
-    (`"files"`, `"shell"`, `"all"`). Commands run in the OS sandbox, with `workspace` as the folder
-    that they may write.
+    or one of `settings["model_providers"]`), a bare name, or a `Model`. `tools` are functions,
+    other agents, and built-in tools by name or group (`"files"`, `"shell"`, `"all"`); passing a
+    function approves its calls. Commands run in the OS sandbox and may write in `workspace`.
 
     `output_type` is the type of `result.output`. `on_ask` answers what needs approval: a callback,
     `"deny"` (as without one), `"allow"`, `"fail"` or `"defer"`. `settings` takes any setting by its
     dotted name; `config=load_config()` takes the user's files instead. Without `home` nothing is
     kept after a session; with it, sessions can be resumed.
 
-    An agent holds no connection and no file: each run opens a session and closes it.
+    An agent holds no connection and no file: each run opens a session and closes it. Functions run
+    in this process, outside the sandbox.
     """
 
     @overload
@@ -132,7 +132,7 @@ class Agent(Generic[Out]):
 
     @property
     def home(self) -> str | None:
-        """The folder that keeps its sessions; None: none are kept."""
+        """The folder that keeps the sessions; None when they are not kept."""
         home = self._config.home if self._config is not None else self._home
         return None if home is None else os.path.abspath(os.path.expanduser(os.fspath(home)))
 
@@ -153,9 +153,9 @@ class Agent(Generic[Out]):
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, *, deps: Any = None) -> AsyncIterator[TurnEvents[Out]]:
-        """A run as it happens: `async with agent.stream("…") as events: async for event in events`.
+        """The events of a run: `async with agent.stream("…") as events: async for event in events`.
 
-        `events.text()` are the pieces of the answer, `await events.result()` its end.
+        Or read `events.text()`, the answer piece by piece, and then `await events.result()`.
         """
         async with self.session(deps=deps) as conversation, conversation.stream(prompt) as events:
             yield events
@@ -169,7 +169,10 @@ class Agent(Generic[Out]):
         on_ask: OnAsk | None = None,
         workspace: str | os.PathLike[str] | None = None,
     ) -> Conversation[Out]:
-        """A conversation: new, an earlier one by its id, or a copy of one (`fork`)."""
+        """A conversation: a new one, an earlier one (`resume=ID`), or a copy of one (`fork=ID`).
+
+        Earlier ones need the agent's `home`.
+        """
         self._check(deps)
         path = None
         if resume or fork:
@@ -247,7 +250,7 @@ class Agent(Generic[Out]):
     # As a tool
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> Tool:
-        """A tool that hands its prompt to this agent; `tools=[agent]` does the same.
+        """Return a tool that hands its prompt to this agent; `tools=[agent]` does the same.
 
         The agent's own calls pass its own gate; what it may not approve itself is asked through
         the calling session. Its tools get the caller's `deps`; its tokens count for the caller.

@@ -73,7 +73,7 @@ class Conversation(Generic[Out]):
 
     @property
     def pending(self) -> list[PendingApproval]:
-        """The approvals that the last turn waits for (`on_ask="defer"`), oldest first."""
+        """The approvals that the last turn waits for (`on_ask="defer"`), the oldest first."""
         held = self.session.held
         return [] if held is None else held.pending
 
@@ -110,7 +110,7 @@ class Conversation(Generic[Out]):
         return await self.run([])
 
     def stream(self, prompt: Prompt) -> TurnEvents[Out]:
-        """A turn as it happens: `async with chat.stream("…") as events`."""
+        """The events of a turn: `async with chat.stream("…") as events`."""
         return TurnEvents(self, prompt)
 
     def say(self, prompt: Prompt) -> None:

@@ -21,19 +21,26 @@ if TYPE_CHECKING:
 class SandboxResult(Struct, frozen=True):
     """The result of a command: its output, and what the sandbox did.
 
-    `exit_code` is 128 + n when signal n ended it and 124 after the time limit. `blocked` is one
-    sentence about what the sandbox denied, where that can be told; `gaps` is what this machine
-    cannot enforce.
+    That `blocked` is None does not prove that nothing was denied: not every denial can be seen from
+    outside.
     """
 
     exit_code: int
+    """128 + n when signal n ended it, 124 after the time limit."""
     stdout: str
+    """Standard output, decoded."""
     stderr: str
+    """Standard error, decoded."""
     timed_out: bool
+    """Whether the time limit ended it."""
     duration: float
+    """Seconds that it ran."""
     backend: str
+    """The sandbox that confined it, as in `toolrest doctor`."""
     blocked: str | None = None
+    """One sentence about what the sandbox denied, if that is known."""
     gaps: tuple[str, ...] = ()
+    """What the sandbox cannot enforce on this machine."""
 
 
 class Sandbox:

@@ -109,7 +109,11 @@ def read_form(path: str, roots: Sequence[str]) -> AnswerForm:
     try:
         schema = json.loads(read_named(path, roots))
         form = AnswerForm.of_schema(schema)
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
+        raise ConfigError(f"--output-schema {path} cannot be read: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--output-schema {path} is not valid JSON: {error}") from None
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"--output-schema {path}: {error}") from None
     if not isinstance(schema, dict):
         raise ConfigError(f"--output-schema {path}: a schema is a JSON object")

@@ -22,29 +22,43 @@ class PendingError(ToolrestError):
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """An approval request that waits: the exact call, what is shown of it, and its expiry.
+    """An approval request that waits for an answer, in this process or another (`on_ask="defer"`).
 
-    `arguments` are exact, as they will run; everything else that is shown is redacted. `pin` is
-    a hash over the call, where and how it would run, the programs and scripts that it names and
-    what was shown: an answer counts for that and for nothing else. `mac` proves that this home's
-    Toolrest wrote it.
+    Show `request` to the user and answer with `Toolrest.resume` or `Conversation.resume`. The
+    answer counts once, for exactly this call: not after `expires`, and not when the programs and
+    scripts that the call names have changed.
     """
 
     id: str
+    """The id, for `toolrest approvals` and for front ends."""
     pin: str
+    """A hash over the call, how it would run, the files that it names and what was shown."""
     tool: str
+    """The name of the tool."""
     arguments: str
+    """The arguments as they will run, not redacted: never show them."""
     freeform: bool
+    """Whether the arguments are raw text instead of JSON."""
     workspace: str
+    """The workspace of the session that asked."""
     approval_policy: str
+    """The approval policy of that session."""
     sandbox_mode: str
+    """The sandbox mode of that session."""
     created: float
+    """When it was asked, in seconds since 1970."""
     expires: float
+    """When it can no longer be answered."""
     session_id: str
+    """The session that asked."""
     call_id: str
+    """The id of the call."""
     shown: JSONObject
+    """The request as JSON, redacted."""
     version: int = _VERSION
+    """The version of this format."""
     mac: str = ""
+    """Proves that Toolrest wrote it, with a key of the same home."""
 
     def to_json(self) -> str:
         """JSON text that any process of this user can resume from."""

@@ -45,15 +45,16 @@ _SPELLINGS: dict[str, ReviewDecision] = {
 
 
 class Choice(Struct, frozen=True):
-    """One way to approve: the answer that chooses it, and exactly what is then granted.
-
-    `stores` are the grants of `sentence`; a `rule` choice appends `prefix` to the rules file.
-    """
+    """One way to approve a call, and exactly what it grants."""
 
     scope: Scope
+    """`once`, `session`, `project`, `user` or `rule`."""
     sentence: str
+    """What choosing it grants, in one sentence for the user."""
     stores: tuple[GrantKey, ...] = ()
+    """The grants that it stores; none for `once` and `rule`."""
     prefix: tuple[str, ...] = ()
+    """For `rule`: the first words of the command, appended to the rules file."""
 
     @property
     def answer(self) -> ReviewDecision:
@@ -84,39 +85,58 @@ class Exact(Struct, frozen=True):
 
 @dataclass(slots=True)
 class ApprovalRequest:
-    """The approval request for a call: its effects, and the reason why it asks.
+    """The approval request for a call: what it would do, and the reason why it asks.
 
-    `choices` are the ways to approve; an approval that is not among them counts for this call
-    only. `retry_reason` is set when the sandbox has blocked the first attempt. `leaves`: approving
-    means running outside the sandbox.
+    An `on_ask` callback gets it and returns True, False, a `Choice`, a `Review` or the name of an
+    answer (`"approved"`, `"denied"`, `"abort"`, …). An approval that is not among `choices` counts
+    for this call only. Texts are redacted; the model wrote most of them, so escape them before they
+    are shown at a terminal.
     """
 
     call_id: str
+    """The id of the call, as the model gave it."""
     tool: str
+    """The name of the tool."""
     arguments: str
+    """The arguments as JSON text, or the raw text of a freeform tool."""
     reason: str
+    """Why the call needs approval."""
     risk: Risk
+    """The risk of the call."""
     effects: Effects = field(default_factory=Effects.none)
+    """What the call will touch."""
     keys: tuple[str, ...] = ()
+    """One approval key for each thing that it touches."""
     choices: tuple[Choice, ...] = ()
+    """The ways to approve it."""
     rule: str = ""
+    """The name of the rule or table row that asks."""
     command: tuple[str, ...] = ()
+    """The argument vector of a command; empty for other calls."""
     cwd: str = ""
+    """The folder that a command runs in."""
     diff: str = ""
+    """The change of files as a unified diff; empty for other calls."""
     fingerprint: str = ""
+    """Equal for the same tool with the same arguments."""
     leaves: bool = False
+    """Whether approving means running outside the sandbox."""
     retry_reason: str | None = None
+    """Set when the sandbox blocked the first attempt: why a retry outside is asked for."""
     turn_id: str = ""
+    """The turn that the call belongs to."""
     agent: str = ""
     """The sub-agent that asks, as a path below the user's session."""
     purpose: str = ""
     """The purpose of the call as the model describes it, unchecked."""
     changes: dict[str, Any] = field(default_factory=dict)
+    """The change of files as events have it: each path with its change."""
     parsed_cmd: tuple[dict[str, Any], ...] = ()
     """What the parts of the command are for."""
     protected: str = ""
     """The protected name that the call writes, with the rule: no setting approves that."""
     exact: Exact | None = field(default=None, repr=False)
+    """The arguments as they will run, not redacted: never show them."""
 
     def answer_for(self, scope: object) -> ReviewDecision:
         """The answer that approves with this scope; ValueError where it is not offered."""
@@ -134,10 +154,12 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """An approver's answer; `note` is the reason of a denial, for the model."""
+    """An approver's answer to a request, with a note."""
 
     answer: ReviewDecision
+    """The answer."""
     note: str = ""
+    """Why the call is denied, for the model."""
 
     @property
     def approves(self) -> bool:

@@ -29,26 +29,33 @@ CANCELLED = "request_user_input was cancelled before receiving a response"
 
 
 class NobodyThere(Exception):
-    """Raised by a front end that turns out to have no user who can answer with text."""
+    """Raised by a front end that has no user who can answer with text."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserOption:
-    """One answer to choose."""
+    """One of the answers to choose from."""
 
     label: str
+    """The answer."""
     description: str = ""
+    """What choosing it means."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserQuestion:
-    """One question. Text that is not among the options is always a fine answer."""
+    """One question of a model to the user. An answer need not be one of the options."""
 
     id: str
+    """The id that the answers name."""
     header: str
+    """A title of a few words."""
     question: str
+    """The question."""
     options: tuple[UserOption, ...] = ()
+    """The answers to choose from; empty for a question that takes text."""
     is_secret: bool = False
+    """Whether the answer is hidden while it is typed, and kept out of events and files."""
 
     def to_json(self) -> JSONObject:
         """JSON for events and clients."""
@@ -65,7 +72,7 @@ class UserQuestion:
 
 @dataclass(frozen=True, slots=True)
 class UserQuestions:
-    """The questions of one call, for a front end."""
+    """The questions of one call, as an `on_question` callback gets them."""
 
     call_id: str
     turn_id: str

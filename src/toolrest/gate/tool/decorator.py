@@ -44,7 +44,7 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool from a typed function, sync or async, plain or a generator of text pieces.
+    """Make a tool from a typed function: sync or async, plain or a generator of text pieces.
 
     ```python
     @tool(reads="path")
@@ -53,13 +53,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return str(len((await ctx.read_text(path)).splitlines()))
     ```
 
-    `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
-    `Effects` value or a function of the arguments that returns one. `mutating=False` means that a
-    call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
-    declares none of these runs alone; passing it in `tools=` approves it. With `mutating=True`
-    alone it asks before every call. `parameters` is a JSON
-    Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
-    text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
+    The schema comes from the type hints, the description from the docstring. Say what a call
+    touches, as the approval policy, the path policy and the schedule go by that: `reads`, `writes`
+    and `connects` name the parameters that hold paths or URLs, `effects` is an `Effects` value or a
+    function of the arguments that returns one, and `mutating=False` means that a call touches
+    nothing. Declarations add up. A tool that declares none of these runs alone, and passing it in
+    `tools=` approves it; with `mutating=True` alone it asks before every call. `parallel=`
+    overrides the schedule.
+
+    `parameters` is a JSON Schema that replaces the signature; `grammar` or
+    `input_format="freeform"` make it take raw text, which a grammar limits to 64 KiB (8 KiB when it
+    is ambiguous). The function runs in this process, not in the sandbox: nothing checks that it
+    does only what it declares.
     """
     from toolrest.gate.tool.function_tool import FunctionTool
 

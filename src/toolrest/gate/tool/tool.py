@@ -34,10 +34,12 @@ ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "tool_call"]
 
 
 class Grammar(Struct, frozen=True):
-    """The grammar of a freeform tool's input, in a syntax that the model's server knows."""
+    """The grammar of a freeform tool's input."""
 
     syntax: Literal["lark", "regex"]
+    """The syntax, which the server of the model must know."""
     definition: str
+    """The grammar itself, or the regular expression."""
 
 
 class Question(Struct, frozen=True):
@@ -58,43 +60,53 @@ class Question(Struct, frozen=True):
 
 
 class Tool:
-    """One tool. Subclass it and give `name`, `description`, `Args`, `effects` and `run`.
+    """Base class of tools. Most tools are better written as a function, with `@tool`.
 
-    A freeform tool (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was
-    checked against `grammar` and by `check`. Effects that a tool does not declare are unknown:
-    such calls run alone and ask.
+    A subclass gives `name`, `description`, `Args`, `effects` and `run`. A freeform tool
+    (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was checked against
+    `grammar` and by `check`. Calls of a tool that does not declare its effects run alone and ask.
     """
 
     name: str = ""
+    """The name; models see it with other characters than letters, digits, `_` and `-` replaced."""
     description: str = ""
+    """What models read about it."""
     kind: ToolKind = "function"
+    """`function` takes JSON arguments, `custom` raw text; the others are for hosted tools."""
     group: Group = "user"
+    """The group that settings and `tools=` may name instead of it."""
     aliases: tuple[str, ...] = ()
+    """Other names under which it is called, but not offered."""
     Args: ClassVar[type[BaseModel] | type[Parameters] | None] = None
-    """A pydantic model; the built-in tools use `Parameters`, which are made into one later."""
+    """A pydantic model of the arguments. Built-in tools use `Parameters`, which load faster."""
     typical: Effects = Effects.unknown()
     """The usual effects of a call, for tables and the model's parallel flag; never decides."""
     risk: Risk | None = None
     """Raises the risk that effects give; never lowers it."""
     timeout: float | None = None
+    """Seconds that a call may take; None: the setting `tool_timeout_sec`."""
     idempotent: bool = False
     """A second call with the same arguments changes nothing more (MCP's `idempotentHint`)."""
     polling: bool = False
     """Repeating the same call is normal, so loop detection ignores it."""
     slow_effects: bool = False
-    """Working out what a long call touches takes long: `effects` is then called in a thread."""
+    """Run `effects` in a thread for long arguments, because it takes long."""
     only_reads: bool = False
-    """A call only reads from another server, one that the user trusts."""
+    """A call only reads, from a server that the user trusts."""
     rejects_unknown_fields: bool = False
+    """Whether an argument that the schema does not know is an error."""
     max_chars: int | None = None
+    """Characters of its output that models are shown, if fewer than the settings allow."""
     grammar: Grammar | None = None
+    """The grammar of a freeform tool."""
     checks_grammar: bool = True
     """False: the grammar is only for the model's server; the tool reads more than it allows."""
     takes_any_payload: bool = False
-    """True: JSON arguments and raw text are both fine, whatever is advertised."""
+    """Take JSON arguments and raw text alike, whichever was offered."""
     max_input_bytes: int = 1_000_000
+    """The largest input of a freeform tool."""
     offered: bool = True
-    """False: it has a handler, but is not offered to models."""
+    """False: calls of it are answered, but it is not offered to models."""
     hosted: JSONObject | None = None
     """Extra keys of a hosted kind's spec (`web_search`)."""
     mcp: tuple[str, str] | None = None
@@ -151,11 +163,11 @@ class Tool:
         return self.typical
 
     def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """What a call is known to write besides what its effects name."""
+        """Name what a call is known to write besides what its effects name."""
         return ()
 
     def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """The names of what a call may send data to outside of this machine."""
+        """Name what a call may send data to outside of this machine."""
         # A sub-agent's own calls are judged when it makes them.
         return effects.connects if effects.confined else (*effects.connects, *effects.calls)
 
@@ -165,7 +177,7 @@ class Tool:
         return type(self).decide is not Tool.decide
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """The tool's own decision on a call; None leaves it to the table."""
+        """Decide on a call in place of the approval table; None leaves it to the table."""
         return None
 
     @cached_property
@@ -201,7 +213,7 @@ class Tool:
         raise NotImplementedError(f"tool {self.name} has no run method")
 
     def check(self, text: str) -> str | None:
-        """The problem with a freeform tool's input, or None."""
+        """Check a freeform tool's input; returns what is wrong with it, or None."""
         return None
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
