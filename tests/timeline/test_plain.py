@@ -63,7 +63,7 @@ def test_a_command_shows_when_it_starts_and_its_end_is_a_tail() -> None:
     lines = out.getvalue().splitlines()
     assert lines[1] == "  … 49,995 more lines above"
     assert lines[2:7] == [f"  line {n}" for n in range(49_995, 50_000)]
-    assert lines[7] == "  ✗ exit code 1 0.5 s"
+    assert lines[7] == "  ✗ exit code 1, 0.5 s"
 
 
 def test_two_commands_at_once_do_not_mix() -> None:

@@ -23,7 +23,7 @@ from toolrest.chat.screen import ChatScreen
 from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
 from toolrest.timeline.approval import offered
-from toolrest.timeline.cells import CallCell, Cell, QuestionCell
+from toolrest.timeline.cells import CallCell, Cell, NoticeCell, QuestionCell
 from toolrest.timeline.draw import dollars, safe_lines
 from toolrest.timeline.text import rows
 
@@ -209,6 +209,10 @@ class ChatApp:
             live.doing = "waiting for your answer"
         elif isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
+        elif isinstance(cell, NoticeCell) and cell.is_repeat:
+            live.doing = cell.text
+            self.screen.app.invalidate()
+            return
         else:
             live.doing = ""
         self.screen.changed(cell)

@@ -30,7 +30,7 @@ from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProce
 from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
-from toolrest.chat.live import LiveState, clip, one_line
+from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
@@ -50,6 +50,7 @@ from toolrest.timeline.cells import (
 )
 from toolrest.timeline.draw import Drawing, Line, safe_lines
 from toolrest.timeline.plain import has_colour, styled
+from toolrest.timeline.text import cut_to
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
@@ -78,6 +79,8 @@ class ChatScreen:
         self._colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
         self._after_call = False
+        self._plan_above: PlanCell | None = None
+        """The plan that was last put above the live part."""
         self._waiting: list[str] = []
         self._frame: asyncio.TimerHandle | None = None
         self.buffer = Buffer(
@@ -211,15 +214,15 @@ class ChatScreen:
         for number, (chosen, text) in enumerate(self._menu()):
             style = f"bold {self._colours.live['cyan']}" if chosen else self._colours.live["dim"]
             found += [("", "\n")] if number else []
-            found.append((style, clip(text, width)))
+            found.append((style, cut_to(text, width)))
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
         questions = self.questions
         if questions.first is not None and questions.writes is None and self.buffer.text:
             text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
-            return [(self._colours.live["yellow"], clip(text, self.size[1] - 1))]
-        return [(self._colours.live["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
+            return [(self._colours.live["yellow"], cut_to(text, self.size[1] - 1))]
+        return [(self._colours.live["dim"], cut_to(self.live.hint or self.footer, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:
         writes = self.questions.writes
@@ -291,8 +294,7 @@ class ChatScreen:
         elif isinstance(cell, AgentCell):
             self._agent(cell)
         elif isinstance(cell, PlanCell):
-            live.plan = cell
-            self._cell(cell)
+            self._plan(cell)
         elif isinstance(cell, EndCell):
             self._close_open()
             self._cell(cell)
@@ -306,6 +308,19 @@ class ChatScreen:
             self._call(cell)
         if self.live.message is not None:
             self._message(self.live.message)
+        if self.live.plan is not None:
+            self._put_plan(self.live.plan)
+
+    def _plan(self, cell: PlanCell) -> None:
+        """A plan at work stays in the live part; above it goes what became of it."""
+        self.live.plan = cell
+        if self.live.began is None or cell.is_complete:
+            self._put_plan(cell)
+
+    def _put_plan(self, cell: PlanCell) -> None:
+        if cell is not self._plan_above:
+            self._plan_above = cell
+            self._cell(cell)
 
     def _call(self, cell: CallCell) -> None:
         running = self.live.running

@@ -17,6 +17,7 @@ from toolrest.timeline.cells import (
     CallCell,
     Cell,
     MessageCell,
+    NoticeCell,
     QuestionCell,
     ReasoningCell,
     UserCell,
@@ -120,6 +121,8 @@ def cell_json(cell: Cell) -> JSONObject:
                 "arguments": _cut(cell.arguments),
                 **_questions(cell),
             }
+        case NoticeCell():
+            return {"kind": "notice", "text": _cut(cell.text)}
     return {"kind": "notice", "text": ""}
 
 
