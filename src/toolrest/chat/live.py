@@ -44,6 +44,8 @@ class LiveState(Struct, eq=False):
     """How much of the message is above the live part already."""
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
+    plan_above: PlanCell | None = None
+    """The last plan that was put above the live part."""
     queue: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     picker: Picker | None = None
@@ -102,6 +104,14 @@ class LiveState(Struct, eq=False):
         current = next((n for n, s in enumerate(self.plan.steps) if s.status == "in_progress"), 0)
         start = min(max(0, current - 2), len(lines) - _PLAN_ROWS)
         return lines[start : start + _PLAN_ROWS]
+
+    def settled_plan(self, *, is_last: bool = False) -> list[PlanCell]:
+        """The plan, once, when nothing more comes of it: it is done, or the turn is."""
+        settled = is_last or self.began is None or (self.plan is not None and self.plan.is_complete)
+        if self.plan is None or self.plan is self.plan_above or not settled:
+            return []
+        self.plan_above = self.plan
+        return [self.plan]
 
     def _queue(self, width: int) -> list[Line]:
         waiting = [("next", text) for text in self.sent] + [("queued", text) for text in self.queue]

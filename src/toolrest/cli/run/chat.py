@@ -230,7 +230,7 @@ async def _picked(choices: Choices, wanted: str) -> str:
         raise ConfigError("no session of this folder is recorded; see: toolrest sessions list")
     interruptible()
     terminal = Terminal()
-    room = terminal.size[0] - 1
+    room = terminal.size[0] - 5  # one row each
     for number, row in enumerate(rows, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
         mark = f"[{number}]".rjust(len(f"[{len(rows)}]"))
