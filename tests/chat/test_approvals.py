@@ -51,6 +51,7 @@ def test_a_key_approves(chat: Any, desk: Any) -> None:
     assert b"\x1b]9;" in screen.raw, "a notification (claude-code#36850)"
     answers(screen, "y")
     screen.sees("that was it")
+    screen.sees("outside the sandbox\n")
     assert ran(desk)
 
 

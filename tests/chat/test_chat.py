@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
-from toolrest.testing import Call, Freeform, Say, Think
+from toolrest.testing import Call, Fail, Freeform, Say, Think
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_O = "\r", "\x1b", "\x03", "\x04", "\x0f"
 LINES = "\n".join(f"line {n} of the answer" for n in range(60))
@@ -337,9 +337,45 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     says(screen, "/nope")
     screen.sees("there is no command /nope")
     screen.types("/help" + ENTER)
-    screen.sees("Esc interrupts; Ctrl-O")
+    screen.sees("  Esc           interrupts; Esc Esc goes back")
     screen.types("/quit" + ENTER)
     assert screen.ends() == 0
+
+
+def test_escape_and_a_command_may_come_in_one_moment(chat: Any) -> None:
+    """Failed before: Esc and the slash were Alt-/, and "quit" was sent to the model."""
+    screen = chat(["never asked"])
+    screen.types("\x1b/quit" + ENTER)
+    assert screen.ends() == 0
+    assert "never asked" not in screen.text
+
+
+@pytest.mark.needs("sandbox")
+def test_a_plan_at_work_is_there_once(chat: Any, desk: Any) -> None:
+    """Failed before: each change of it stood above the live part, and the last in that, too."""
+    os.mkfifo(desk.workspace / "gate")
+
+    def plan(status: str) -> Call:
+        return Call("update_plan", {"plan": [{"step": "the only step", "status": status}]})
+
+    command = Call("exec_command", {"cmd": "echo started; read x < gate", "login": False})
+    screen = chat([plan("pending"), [plan("in_progress"), command], "done for now"])
+    says(screen, "go")
+    screen.shows("  started", "▸ the only step")
+    assert screen.text.count("the only step") == 1
+    with open(desk.workspace / "gate", "w") as gate:
+        gate.write("on\n")
+    screen.sees("done for now", "tokens in")
+    screen.until(lambda: screen.text.count("the only step") == 1, "once above")
+    assert screen.text.index("done for now") < screen.text.index("the only step")
+
+
+def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
+    screen = chat([Fail(500), Fail(500), Fail(500), "at last"])
+    says(screen, "go")
+    screen.sees("! Reconnecting... 1/5 (HTTP 500", "at last", "tokens in")
+    screen.lacks("Reconnecting... 3/5")
+    assert screen.text.count("Reconnecting") == 1
 
 
 def test_a_session_is_resumed(chat: Any) -> None:

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.key_binding import KeyBindings, KeyPress
+from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.keys import Keys
 
 from toolrest import AgentSession, ApprovalRequest, Risk, Toolrest
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import message
 from toolrest.chat import questions as module
+from toolrest.chat.commands.commands import _KEYS
+from toolrest.chat.commands.names import COMMANDS
 from toolrest.chat.composer import history as history_module
 from toolrest.chat.composer.files import FileNames
 from toolrest.chat.composer.history import PrivateHistory
@@ -314,6 +317,11 @@ def test_no_word_of_markdown_is_lost(text: str) -> None:
     assert all(word in shown for word in re.findall(r"[A-Za-z0-9]+", text) if text.isascii())
 
 
+def test_the_help_of_every_command_has_one_row() -> None:
+    lines = [f"  /{name:<12} {text}" for name, text in COMMANDS.items()]
+    assert [line for line in [*lines, *_KEYS.split("\n")] if text_width(line) > 79] == []
+
+
 # The composer's helpers
 
 
@@ -422,6 +430,25 @@ def test_an_unmarked_paste_is_one_wherever_it_is_cut(
         begun, ends = pastes.begun(shown) if isinstance(key.data, MorePaste) else ("", "")
         shown = shown.removesuffix(ends) + pastes.fold(begun + key.data)
     assert pastes.unfold(shown) == (PASTED + rest).decode().replace("\r", "\n")
+
+
+async def test_an_escape_that_nothing_follows_is_one_at_once() -> None:
+    """Failed before: a key within the next 0.3 s was Alt with that key, and its text was lost."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    pressed: list[str] = []
+    keys = KeyBindings()
+    keys.add("escape")(lambda _: pressed.append("escape"))
+    keys.add("escape", "b")(lambda _: pressed.append("alt-b"))
+    keys.add(Keys.Any)(lambda event: pressed.append(event.data))
+    processor = KeyProcessor(keys)
+    with os.fdopen(master, "wb", 0) as writes, os.fdopen(slave, "r") as terminal:
+        reads = PasteInput(terminal)
+        for typed in (b"\x1b", b"b"):
+            writes.write(typed)
+            processor.feed_multiple([*reads.read_keys(), *reads.flush_keys()])
+            processor.process_keys()
+    assert pressed == ["escape", "b"]
 
 
 def test_a_key_that_comes_with_an_unmarked_paste_is_none_of_it() -> None:

@@ -35,6 +35,22 @@ def _talk(screen: Screen, *texts: str) -> None:
             assert screen.read(0.1)
 
 
+def test_the_list_of_sessions_has_a_row_for_each_text(chat: Any) -> None:
+    """Failed before: at most 100 characters, on a terminal of any width."""
+    words = " ".join(f"word{n}" for n in range(40))
+    screen = chat([words], size=(24, 60))
+    _talk(screen, words)
+    screen.types("\x04")
+    assert screen.ends() == 0
+    other = chat.begin("resume", size=(24, 60))
+    other.shows("Session [1]:")
+    assert other.rows[1].endswith("…")
+    assert other.rows[2] == "Session [1]:"
+    other.types("\x03")
+    assert other.ends() == 130
+    assert other.cursor[1] == 0, "what comes next begins a line of its own"
+
+
 def _goes_back(screen: Screen, ups: int) -> None:
     screen.types(ESC)
     screen.shows("Esc again goes back to an earlier message")
@@ -288,8 +304,10 @@ def test_the_diff_is_of_this_session_and_of_all_of_it(chat: Any, desk: Any) -> N
     other = chat.again("resume", "--last")
     other.sees("goes on; the end of it:")
     says(other, "/diff")
-    other.shows("what this session has changed", "update a.txt", "-before", "+after")
+    other.shows("changed up to the last turn", "update a.txt", "-before", "+after")
     assert "wrong" not in other.now
+    assert b"31m-before" in other.raw, "in colours"
+    assert b"32m+after" in other.raw
     other.types("q")
     other.shows("/help")
     says(other, "/new")

@@ -188,5 +188,10 @@ def test_a_theme_is_picked_and_kept(chat: Any, desk: Any) -> None:
     says(screen, "hi")
     screen.sees("tokens in")
     assert b"\x1b[38;5;245m" in screen.raw
+    says(screen, "/new")
+    screen.until(lambda: screen.text.count("toolrest · gpt-5.5") == 2, "the new session")
+    says(screen, "/theme")
+    screen.shows("› dark")  # failed before: the new session had the old colours
+    screen.types(ESC)
     assert 'theme = "dark"' in (desk.home / "config.toml").read_text()
     assert os.stat(desk.home / "config.toml").st_mode & 0o777 == 0o600

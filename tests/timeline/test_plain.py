@@ -21,10 +21,21 @@ from tests.timeline.test_fold import (
 )
 
 from toolrest.agent.conversation.events import AgentMessage, AgentReasoning
-from toolrest.events import Event, ExecCommandBegin, PatchApplyEnd, PlanUpdate, ToolCallDelta
+from toolrest.agent.history.compaction import PREFIX
+from toolrest.answer import Answer
+from toolrest.events import (
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    PatchApplyEnd,
+    PlanUpdate,
+    ToolCallDecision,
+    ToolCallDelta,
+)
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.policy.effects import Risk
 from toolrest.timeline.approval import describe
+from toolrest.timeline.calls import call_title
 from toolrest.timeline.cells import CallCell, FileDiff, MessageCell, UserCell
 from toolrest.timeline.draw import Drawing, diff_lines, duration, safe_lines
 from toolrest.timeline.plain import PlainPrinter, has_colour, styled
@@ -47,7 +58,7 @@ def printed(*events: Event, **options: Any) -> str:
     return out.getvalue()
 
 
-def command(call_id: str, line: str) -> tuple[Event, Event]:
+def command(call_id: str, line: str) -> tuple[Event, ExecCommandBegin]:
     started = ExecCommandBegin(call_id=call_id, command=("/bin/bash", "-lc", line), cwd="/ws")
     return begin(call_id, arguments=json.dumps({"cmd": line})), started
 
@@ -63,7 +74,65 @@ def test_a_command_shows_when_it_starts_and_its_end_is_a_tail() -> None:
     lines = out.getvalue().splitlines()
     assert lines[1] == "  … 49,995 more lines above"
     assert lines[2:7] == [f"  line {n}" for n in range(49_995, 50_000)]
-    assert lines[7] == "  ✗ exit code 1 0.5 s"
+    assert lines[7] == "  ✗ exit code 1, 0.5 s"
+
+
+def allowed(call_id: str, sandbox: str) -> Event:
+    return ToolCallDecision(
+        call_id=call_id,
+        tool="exec_command",
+        arguments="",
+        verdict=Answer.ALLOW,
+        rule="",
+        risk="execute",
+        sandbox=sandbox,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "code", "line"),
+    [
+        ("none", 0, "  ✔ 0.5 s, outside the sandbox\n"),
+        ("none", 3, "  ✗ exit code 3, 0.5 s, outside the sandbox\n"),
+        ("confined", 0, "  ✔ 0.5 s\n"),
+    ],
+)
+def test_a_command_that_left_the_sandbox_says_so(sandbox: str, code: int, line: str) -> None:
+    begun, started = command("c", "make")
+    text = printed(begun, allowed("c", sandbox), started, end("c", exit_code=code))
+    assert text.endswith(line)
+
+
+def test_a_command_that_was_tried_again_outside_says_so() -> None:
+    begun, started = command("c", "make")
+    ended = ExecCommandEnd(
+        call_id="c",
+        command=started.command,
+        cwd="/ws",
+        stdout="",
+        stderr="",
+        aggregated_output="",
+        exit_code=0,
+        duration=0.5,
+        formatted_output="",
+    )
+    text = printed(begun, allowed("c", "confined"), started, ended, end("c", exit_code=0))
+    assert text.endswith("  ✔ 0.5 s, outside the sandbox\n")
+
+
+def test_the_folder_itself_is_a_dot() -> None:
+    assert call_title("list_dir", '{"dir_path": "/ws"}', "/ws") == "list_dir ."
+
+
+def test_a_summary_is_no_message_of_the_user() -> None:
+    """Failed before: a session that went on began with words that the user had never written."""
+    summary = {"type": "message", "role": "user", "content": f"{PREFIX}\n" + "a line\n" * 8}
+    cells = stored_cells([summary])
+    assert not any(isinstance(cell, UserCell) for cell in cells)
+    lines = [styled(line, False) for cell in cells for line in Drawing().lines(cell)]
+    assert lines[:2] == ["! what was said before is summarised:", "  a line"]
+    assert lines[-1] == "  … 3 more lines"
+    assert markdown(cells)[0].count("a line") == 8
 
 
 def test_two_commands_at_once_do_not_mix() -> None:

@@ -217,6 +217,14 @@ class KeyActions:
             live.hint = " Esc again goes back to an earlier message"
         self._screen.app.invalidate()
 
+    def escape_and(self, char: str) -> None:
+        """Esc, and a character that came with it."""
+        self.escape()
+        if self.takes_keys():
+            self.key(char)
+        else:
+            self._screen.buffer.insert_text(char)
+
     def back(self) -> None:
         """Pick an earlier message to go back to."""
         self._screen.live.hint, self._escaped = "", float("-inf")

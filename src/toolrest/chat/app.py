@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from toolrest.chat.screen import ChatScreen
 from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
 from toolrest.timeline.approval import offered
-from toolrest.timeline.cells import CallCell, Cell, QuestionCell
+from toolrest.timeline.cells import CallCell, Cell, NoticeCell, QuestionCell
 from toolrest.timeline.draw import dollars, safe_lines
 from toolrest.timeline.text import rows
 
@@ -209,6 +210,10 @@ class ChatApp:
             live.doing = "waiting for your answer"
         elif isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
+        elif isinstance(cell, NoticeCell) and cell.is_repeat:
+            live.doing = cell.text
+            self.screen.app.invalidate()
+            return
         else:
             live.doing = ""
         self.screen.changed(cell)
@@ -241,8 +246,8 @@ class ChatApp:
         session = self.conversation.session
         settings = session.rest.settings
         self._keys = bindings(self.actions, settings.chat.keys)
-        self.screen.configure(settings.chat)
         self.commands.opened()
+        self.screen.configure(self.commands.chat_settings())
         self.screen.live.plan = None
         self.screen.live.agents.clear()
         self.screen.calls.clear()
@@ -330,12 +335,13 @@ class ChatApp:
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()
 
-    def page(self, title: str, text: str) -> None:
+    def page(self, title: str, text: str, *, is_diff: bool = False) -> None:
         """Show a text in the pager."""
         # Rarely needed.
-        from toolrest.chat.pager import page
+        from toolrest.chat.pager import diff_style, page
 
-        self.over(page(safe_lines(title)[0], safe_lines(text)))
+        styles = partial(diff_style, colours=self.screen.colours.live) if is_diff else None
+        self.over(page(safe_lines(title)[0], safe_lines(text), styles=styles))
 
     def page_request(self, asked: Asked) -> None:
         """Show all of an approval request in the pager; then it can be approved."""

@@ -38,6 +38,9 @@ def bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
         _bind(keys, codes, _ACTIONS[action](actions), _when(codes, action, actions))
     codes = tuple("escape" if char == "\x1b" else char for char in _SHIFT_ENTER)
     _bind(keys, codes, _newline(actions))
+    if ("escape", "/") not in keys_of(chosen):  # typed by a script, which takes no time: no Alt-/
+        is_esc = _when(("escape",), "interrupt", actions)
+        _bind(keys, ("escape", "/"), lambda _: actions.escape_and("/"), is_esc)
     _bind(keys, ("<sigint>",), _ACTIONS["clear"](actions))
     for key, step in (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8)):
         _bind(keys, (key,), _picking(actions, step), Condition(lambda: actions.is_picking))

@@ -22,7 +22,7 @@ from toolrest.timeline.cells import (
     ReasoningCell,
 )
 from toolrest.timeline.draw import Drawing, Line, dollars, duration, message_lines, safe_lines
-from toolrest.timeline.text import block, rows, rows_of, shown, text_width
+from toolrest.timeline.text import block, cut_to, rows, rows_of, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MESSAGE_ROWS = 6
@@ -44,6 +44,8 @@ class LiveState(Struct, eq=False):
     """How much of the message is above the live part already."""
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
+    plan_above: PlanCell | None = None
+    """The last plan that was put above the live part."""
     queue: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     picker: Picker | None = None
@@ -94,9 +96,7 @@ class LiveState(Struct, eq=False):
         return [[("", row)] for row in found[-_MESSAGE_ROWS:]]
 
     def _plan(self, width: int) -> list[Line]:
-        if self.began is None or self.plan is None:
-            return []
-        if all(step.status == "completed" for step in self.plan.steps):
+        if self.began is None or self.plan is None or self.plan.is_complete:
             return []
         lines = [clipped(line, width) for line in Drawing(width).lines(self.plan)]
         if len(lines) <= _PLAN_ROWS:
@@ -104,6 +104,14 @@ class LiveState(Struct, eq=False):
         current = next((n for n, s in enumerate(self.plan.steps) if s.status == "in_progress"), 0)
         start = min(max(0, current - 2), len(lines) - _PLAN_ROWS)
         return lines[start : start + _PLAN_ROWS]
+
+    def settled_plan(self, *, is_last: bool = False) -> list[PlanCell]:
+        """The plan, once, when nothing more comes of it: it is done, or the turn is."""
+        settled = is_last or self.began is None or (self.plan is not None and self.plan.is_complete)
+        if self.plan is None or self.plan is self.plan_above or not settled:
+            return []
+        self.plan_above = self.plan
+        return [self.plan]
 
     def _queue(self, width: int) -> list[Line]:
         waiting = [("next", text) for text in self.sent] + [("queued", text) for text in self.queue]
@@ -126,7 +134,7 @@ class LiveState(Struct, eq=False):
         facts = f" {took}{tokens} · Esc interrupts"
         room = width - len(facts) - 4
         if text_width(doing) > room:
-            doing = clip(doing, max(room, 8))
+            doing = cut_to(doing, max(room, 8))
         return [clipped([("cyan", f"{mark} "), ("", doing), ("dim", facts)], width)]
 
     def _approval(self, asked: Asked, room: int, width: int) -> list[Line]:
@@ -148,14 +156,14 @@ class LiveState(Struct, eq=False):
             ways.insert(0 if asked.seen_whole else len(ways), self._see_all(asked, width))
             body = body[: max(room - len(ways), 1) - 1]
         lines: list[Line] = [
-            [("yellow" if n == 0 else "", clip(row, width))] for n, row in enumerate(body)
+            [("yellow" if n == 0 else "", cut_to(row, width))] for n, row in enumerate(body)
         ]
         return [*lines, *ways, denials][-room:]
 
     def _see_all(self, asked: Asked, width: int) -> Line:
         note = "" if asked.seen_whole else " before you can approve it"
         text = f"  … press e to see all of it{note}"
-        return [("dim", clip(text if len(text) <= width else "  … e shows it all", width))]
+        return [("dim", cut_to(text if len(text) <= width else "  … e shows it all", width))]
 
     def _ways(self, asked: Asked, width: int, room: int) -> tuple[list[Line], bool]:
         """The ways to approve that fit, each with exactly what is granted; whether some do not."""
@@ -202,28 +210,13 @@ def _posed(posed: Posed, width: int) -> list[Line]:
     return [clipped(line, width) for line in lines]
 
 
-def clip(text: str, width: int) -> str:
-    """A text no wider than `width` columns."""
-    if text_width(text) <= width:
-        return text
-    if width < text_width("…"):
-        return ""
-    used, kept = text_width("…"), []
-    for char in text:
-        used += text_width(char)
-        if used > width:
-            break
-        kept.append(char)
-    return "".join(kept) + "…"
-
-
 def clipped(line: Line, width: int) -> Line:
     """A line no wider than `width` columns."""
     found: Line = []
     left = width
     for style, text in line:
         if text_width(text) > left:
-            found.append((style, clip(text, left) if left > 0 else ""))
+            found.append((style, cut_to(text, left) if left > 0 else ""))
             break
         found.append((style, text))
         left -= text_width(text)

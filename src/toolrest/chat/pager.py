@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar, TextArea
 
-from toolrest.timeline.text import BAR
+from toolrest.timeline.text import BAR, cut_to
 
 _STYLE = Style([("scrollbar.background", "bg:default"), ("scrollbar.button", "bg:default reverse")])
 """Only colours of the terminal's own."""
@@ -31,17 +34,54 @@ async def whole_screen() -> AsyncIterator[None]:
             yield
 
 
-async def page(title: str, lines: Sequence[str], *, seen: Callable[[], None] | None = None) -> None:
+async def page(
+    title: str,
+    lines: Sequence[str],
+    *,
+    seen: Callable[[], None] | None = None,
+    styles: Callable[[str], str] | None = None,
+) -> None:
     """Show lines that are safe to print until the person leaves; the chat is as before then.
 
-    With `seen`, which is called once the last of them is on the screen, they are a request: what
-    does not fit goes on behind a bar or indented, never in the first column, as our own text does.
+    `styles` gives the style of a line. With `seen`, which is called once the last of them is on the
+    screen, they are a request: what does not fit goes on behind a bar or indented, never in the
+    first column, as our own text does.
     """
     async with whole_screen():
-        await _pager(title, lines, seen).run_async()
+        await _pager(title, lines, seen, styles).run_async()
 
 
-def _pager(title: str, lines: Sequence[str], seen: Callable[[], None] | None) -> Application[None]:
+def diff_style(line: str, colours: Mapping[str, str]) -> str:
+    """The style of a line of a diff."""
+    return colours[{"+": "green", "-": "red", "@": "cyan", " ": ""}.get(line[:1], "bold")]
+
+
+class _LineStyles(Lexer):
+    """Each line in one style."""
+
+    def __init__(self, style: Callable[[str], str]) -> None:
+        self._style = style
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines = document.lines
+        return lambda at: [(self._style(lines[at]), lines[at])] if at < len(lines) else []
+
+
+_KEYS = " · q leaves · space and b page · / searches"
+
+
+def _head(title: str) -> StyleAndTextTuples:
+    """The title, cut where the keys would not be seen."""
+    room = get_app().output.get_size().columns - len(_KEYS) - 1
+    return [("reverse", f" {cut_to(title, max(room, 20))}{_KEYS}")]
+
+
+def _pager(
+    title: str,
+    lines: Sequence[str],
+    seen: Callable[[], None] | None,
+    styles: Callable[[str], str] | None,
+) -> Application[None]:
     search = SearchToolbar()
 
     def prefix(number: int, wraps: int) -> str:
@@ -56,6 +96,7 @@ def _pager(title: str, lines: Sequence[str], seen: Callable[[], None] | None) ->
         search_field=search,
         wrap_lines=True,
         get_line_prefix=prefix,
+        lexer=None if styles is None else _LineStyles(styles),
     )
     keys = KeyBindings()
 
@@ -78,8 +119,7 @@ def _pager(title: str, lines: Sequence[str], seen: Callable[[], None] | None) ->
         for name in names:
             keys.add(name, filter=has_focus(area))(action)  # while it is searched, they are text
 
-    head = f" {title} · q leaves, space and b page, / searches"
-    top = Window(FormattedTextControl([("reverse", head)]), height=1)
+    top = Window(FormattedTextControl(lambda: _head(title)), height=1)
 
     def rendered(_: Application[None]) -> None:
         info = area.window.render_info

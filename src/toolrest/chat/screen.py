@@ -30,7 +30,7 @@ from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProce
 from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
-from toolrest.chat.live import LiveState, clip, one_line
+from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
@@ -50,6 +50,7 @@ from toolrest.timeline.cells import (
 )
 from toolrest.timeline.draw import Drawing, Line, safe_lines
 from toolrest.timeline.plain import has_colour, styled
+from toolrest.timeline.text import cut_to
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
@@ -75,7 +76,7 @@ class ChatScreen:
         self.output = quiet_output(sys.stdout)
         self.calls: list[CallCell] = []
         """Calls that have ended, for the pager; only the last few have their outputs."""
-        self._colours = colours("terminal", allowed=has_colour(sys.stdout))
+        self.colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
         self._after_call = False
         self._waiting: list[str] = []
@@ -107,7 +108,7 @@ class ChatScreen:
 
     def configure(self, settings: ChatSettings) -> None:
         """Use these settings."""
-        self._colours = colours(settings.theme, allowed=has_colour(sys.stdout))
+        self.colours = colours(settings.theme, allowed=has_colour(sys.stdout))
         self.app.editing_mode = EditingMode(settings.edit_mode.upper())
         self.app.invalidate()
 
@@ -129,14 +130,15 @@ class ChatScreen:
     # Layout
 
     def _container(self) -> HSplit:
-        secret = Condition(self._is_secret)
         search = SearchBufferControl()
         composer = Window(
             BufferControl(
                 self.buffer,
                 search_buffer_control=search,
                 preview_search=True,
-                input_processors=[ConditionalProcessor(PasswordProcessor(), secret)],
+                input_processors=[
+                    ConditionalProcessor(PasswordProcessor(), Condition(self._is_secret))
+                ],
             ),
             wrap_lines=True,
             dont_extend_height=True,
@@ -180,8 +182,8 @@ class ChatScreen:
     def _used_below(self) -> int:
         """Rows of the composer, the menu and the footer."""
         rows, columns = self.size
-        lines = self.buffer.document.lines
-        wide = sum(1 + len(line) // max(columns - 2, 1) for line in lines[:_COMPOSER_ROWS])
+        lines = self.buffer.document.lines[:_COMPOSER_ROWS]
+        wide = sum(1 + len(line) // max(columns - 2, 1) for line in lines)
         return min(wide, self._composer_rows()) + len(self._menu()) + (rows > 4)
 
     def _live_text(self) -> StyleAndTextTuples:
@@ -190,7 +192,7 @@ class ChatScreen:
         found: StyleAndTextTuples = []
         for number, line in enumerate(lines):
             found += [("", "\n")] if number else []
-            found += [(self._colours.live[style], text) for style, text in line]
+            found += [(self.colours.live[style], text) for style, text in line]
         return found
 
     def _menu(self) -> list[tuple[bool, str]]:
@@ -209,17 +211,17 @@ class ChatScreen:
         width = self.size[1] - 1
         found: StyleAndTextTuples = []
         for number, (chosen, text) in enumerate(self._menu()):
-            style = f"bold {self._colours.live['cyan']}" if chosen else self._colours.live["dim"]
+            style = f"bold {self.colours.live['cyan']}" if chosen else self.colours.live["dim"]
             found += [("", "\n")] if number else []
-            found.append((style, clip(text, width)))
+            found.append((style, cut_to(text, width)))
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
-        questions = self.questions
+        questions, style, text = self.questions, "dim", self.live.hint or self.footer
         if questions.first is not None and questions.writes is None and self.buffer.text:
+            style = "yellow"
             text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
-            return [(self._colours.live["yellow"], clip(text, self.size[1] - 1))]
-        return [(self._colours.live["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
+        return [(self.colours.live[style], cut_to(text, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:
         writes = self.questions.writes
@@ -292,7 +294,8 @@ class ChatScreen:
             self._agent(cell)
         elif isinstance(cell, PlanCell):
             live.plan = cell
-            self._cell(cell)
+            for plan in live.settled_plan():
+                self._cell(plan)
         elif isinstance(cell, EndCell):
             self._close_open()
             self._cell(cell)
@@ -306,6 +309,8 @@ class ChatScreen:
             self._call(cell)
         if self.live.message is not None:
             self._message(self.live.message)
+        for plan in self.live.settled_plan(is_last=True):
+            self._cell(plan)
 
     def _call(self, cell: CallCell) -> None:
         running = self.live.running
@@ -325,12 +330,12 @@ class ChatScreen:
 
     def _agent(self, cell: AgentCell) -> None:
         agents = self.live.agents
-        if cell in agents and cell.done:
+        if cell in agents:
             agents.remove(cell)
-        elif cell not in agents and not cell.done:
-            agents.append(cell)
         if cell.done:
             self._cell(cell)
+        else:
+            agents.append(cell)
 
     def _message(self, cell: MessageCell) -> None:
         """Put the whole lines of a message above the live part, the rest stays in it."""
@@ -361,7 +366,7 @@ class ChatScreen:
         self._after_call = isinstance(cell, CallCell | AgentCell)
 
     def _put(self, lines: Iterable[Line]) -> None:
-        self._waiting += [styled(line, self._colours.any, self._colours.ansi) for line in lines]
+        self._waiting += [styled(line, self.colours.any, self.colours.ansi) for line in lines]
         self._update()
 
     def _update(self) -> None:

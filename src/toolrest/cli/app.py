@@ -181,8 +181,9 @@ def run() -> None:
     """Run the command line; Toolrest's own errors are one line on stderr and exit code 2."""
     try:
         sys.exit(app.main(prog_name="toolrest", standalone_mode=False))
-    except click.Abort:  # Ctrl-C, or the end of input where an answer was wanted
-        click.echo(err=True)
+    except click.Abort as error:  # Ctrl-C, or the end of input where an answer was wanted
+        if error.__cause__ is None:  # else click has ended the line
+            click.echo(err=True)
         sys.exit(130)
     except click.ClickException as error:
         error.show()

@@ -83,6 +83,8 @@ def _short(value: Any) -> str:
 
 def shorter(path: str, workspace: str) -> str:
     """A path below the workspace without that folder; anything else as it is."""
+    if workspace and path == workspace:
+        return "."
     if workspace and path.startswith(workspace.rstrip(os.sep) + os.sep):
         return path[len(workspace.rstrip(os.sep)) + 1 :] or path
     return path

@@ -52,6 +52,11 @@ class PlanCell(Cell, kw_only=True):
     steps: tuple[PlanStep, ...]
     explanation: str = ""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every step is done."""
+        return all(step.status == "completed" for step in self.steps)
+
 
 class NoticeCell(Cell, kw_only=True):
     """A message of Toolrest: a note, a warning or an error."""
@@ -59,6 +64,8 @@ class NoticeCell(Cell, kw_only=True):
     level: Literal["note", "warning", "error"]
     text: str
     detail: str = ""
+    is_repeat: bool = False
+    """It was said already, and only counts on: the next try to reach the model."""
 
 
 class EndCell(Cell, kw_only=True):
@@ -168,11 +175,18 @@ class CallCell(Cell, kw_only=True):
     """Seconds that approvals took."""
     seconds: float = 0.0
     sandbox: str = "none"
+    is_confined: bool = True
+    """Whether it runs in the sandbox: as decided at first, then as it was."""
     spill: str | None = None
     files: tuple[FileDiff, ...] = ()
     notes: tuple[str, ...] = ()
     """Connections that the sandbox blocked, states of sub-agents."""
     done: bool = False
+
+    @property
+    def left_sandbox(self) -> bool:
+        """Whether it is a command that was allowed to run outside the sandbox."""
+        return self.command is not None and not self.is_confined
 
     def shown_output(self) -> Output:
         """The printed output, the changes of a patch, or the result where no program ran."""

@@ -87,7 +87,10 @@ class Drawing(Struct):
         mark = "✗ " if cell.level == "error" else "! "
         lines: list[Line] = [[(style, line)] for line in safe_lines(cell.text)]
         lines[0].insert(0, (style, mark))
-        return lines + [[("dim", f"  {line}")] for line in safe_lines(cell.detail) if line]
+        detail = [line for line in safe_lines(cell.detail) if line]
+        more = len(detail) - self.tail
+        lines += [[("dim", f"  {line}")] for line in detail[: self.tail]]
+        return [*lines, [("dim", f"  … {_more(more)}")]] if more > 0 else lines
 
     def _end(self, cell: EndCell) -> list[Line]:
         lines: list[Line] = []
@@ -191,6 +194,7 @@ class Drawing(Struct):
 
     def _outcome(self, cell: CallCell) -> list[Line]:
         took = duration(cell.seconds) if cell.seconds >= 0.05 else ""
+        where = "outside the sandbox" if cell.left_sandbox else ""
         if cell.state == "denied":
             rule = f" ({cell.rule})" if cell.rule else ""
             return _marked(f"denied{rule}: {cell.reason}", "red")
@@ -198,14 +202,15 @@ class Drawing(Struct):
             return _marked(cell.reason, "red")
         if cell.state == "failed":
             code = f"exit code {cell.exit_code}" if cell.exit_code else "failed"
-            return [[("yellow", f"  ✗ {code} {took}".rstrip())]]
+            return [[("yellow", f"  ✗ {', '.join(filter(None, (code, took, where)))}")]]
         if cell.state == "waiting":
             return [[("yellow", "  waiting for approval")]]
         if cell.state == "done" and cell.exit_code is None and (number := _runs_on(cell)):
-            return [[("cyan", f"  … goes on in the background as {number}")]]
+            going = f"goes on in the background as {number}"
+            return [[("cyan", f"  … {', '.join(filter(None, (going, where)))}")]]
         worked = cell.command is not None and cell.exit_code == 0
         if cell.state == "done" and (took or worked):
-            return [[("green", f"  ✔ {took}".rstrip())]]
+            return [[("green", f"  ✔ {', '.join(filter(None, (took, where)))}".rstrip())]]
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
 
 

@@ -171,6 +171,7 @@ class Timeline:
             cell.state, cell.reason, cell.rule = "denied", event.reason, event.rule
         elif event.verdict == Answer.ALLOW:
             cell.state, cell.reason = "running", ""
+            cell.is_confined = event.sandbox != "none"
         return cell
 
     def _command(self, event: ExecCommandBegin) -> Cell | None:
@@ -268,6 +269,8 @@ class Timeline:
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
         cell.sandbox, cell.spill = event.sandbox, event.spill
+        if cell.ran is not None and event.exit_code is not None:
+            cell.is_confined = event.sandbox != "none"
         cell.seconds = max(0.0, event.duration - cell.waited) if cell.ran is None else cell.ran
         if event.failure in ("policy_denied", "approval_denied"):
             cell.state, cell.reason = "denied", cell.reason or event.output.strip()
@@ -297,10 +300,11 @@ class Timeline:
     def _again(self, event: StreamError) -> Cell:
         """Name the reason once, however often the connection is tried."""
         message, _, reason = event.message.partition(" (")
-        text = message if reason and reason == self._retry else event.message
+        is_repeat = bool(reason) and reason == self._retry
+        text = message if is_repeat else event.message
         self._retry = reason
         self._close_open()
-        return self._add(NoticeCell(level="warning", text=text), event)
+        return self._add(NoticeCell(level="warning", text=text, is_repeat=is_repeat), event)
 
     def _compacted(self, event: ContextCompacted) -> Cell:
         before, after = f"{event.tokens_before:,}", f"{event.tokens_after:,}"

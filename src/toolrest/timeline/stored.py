@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolrest.agent.conversation.model_request import reasoning_text
+from toolrest.agent.history.compaction import PREFIX, is_summary
 from toolrest.agent.history.history import is_user_turn, message_text, own_text
 from toolrest.items import JSONObject
 from toolrest.process.output.layout import printed
@@ -17,6 +18,7 @@ from toolrest.timeline.cells import (
     CallCell,
     Cell,
     MessageCell,
+    NoticeCell,
     PlanCell,
     QuestionCell,
     ReasoningCell,
@@ -59,6 +61,9 @@ def _said(item: JSONObject) -> list[Cell]:
     kind, role = item.get("type"), item.get("role")
     if kind == "message" and role == "assistant":
         return [MessageCell(text=message_text(item))]
+    if kind == "message" and is_summary(item):
+        text = message_text(item).removeprefix(PREFIX).strip()
+        return [NoticeCell(level="note", text="what was said before is summarised:", detail=text)]
     if kind == "message" and is_user_turn(item):
         return [UserCell(text=own_text(item))]
     if kind == "reasoning" and (text := reasoning_text(item)):
@@ -112,6 +117,8 @@ def _block(cell: Cell) -> str:
             return f"## User\n\n{cell.text}"
         case MessageCell():
             return cell.text
+        case NoticeCell():
+            return f"*{cell.text}*\n\n{cell.detail}".rstrip()
         case ReasoningCell():
             return "\n".join(f"> {line}".rstrip() for line in cell.text.splitlines())
         case AgentCell():

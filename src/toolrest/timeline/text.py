@@ -59,6 +59,21 @@ def rows_of(text: str, width: int) -> list[str]:
     return found
 
 
+def cut_to(text: str, width: int) -> str:
+    """A text no wider than `width` columns; what is cut off shows as `…`."""
+    if text_width(text) <= width:
+        return text
+    if width < text_width("…"):
+        return ""
+    used, kept = text_width("…"), []
+    for char in text:
+        used += text_width(char)
+        if used > width:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
 def text_width(text: str) -> int:
     """How many columns a text may take; where terminals differ, the larger number."""
     if text.isascii():

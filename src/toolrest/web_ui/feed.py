@@ -18,6 +18,7 @@ from toolrest.timeline.cells import (
     CallCell,
     Cell,
     MessageCell,
+    NoticeCell,
     QuestionCell,
     ReasoningCell,
     UserCell,
@@ -129,6 +130,8 @@ def cell_json(cell: Cell) -> JSONObject:
                 "arguments": _cut(cell.arguments),
                 **_questions(cell),
             }
+        case NoticeCell():
+            return {"kind": "notice", "text": _cut(cell.text)}
     return {"kind": "notice", "text": ""}
 
 

@@ -29,7 +29,7 @@ from toolrest.mcp.errors import McpError
 from toolrest.timeline import session_text
 from toolrest.timeline.draw import duration
 from toolrest.timeline.stored import markdown, stored_cells
-from toolrest.timeline.text import shown
+from toolrest.timeline.text import rows, shown, text_width
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from toolrest.running.runner import Runner
 
 _KEYS = """\
-Enter sends, or adds to the running turn; Tab queues for after it, ↑ takes the last queued back
-Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
-Ctrl-V or Alt-V: the picture on the clipboard (or write its path)
-@ completes file names, / commands; !command runs one and shows it to the model
-Esc interrupts; Ctrl-O shows the last output whole; Ctrl-R searches earlier messages
-Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
+  Enter         sends, or adds to the running turn
+  Tab           queues for after the turn; ↑ takes the last queued back
+  Alt-Enter     a new line; so do Ctrl-J, and \\ at the end
+  @  /  !       a file's name; a command; a command line of your own
+  Esc           interrupts; Esc Esc goes back to an earlier message
+  Ctrl-O        the last output whole; Ctrl-R searches earlier messages
+  Ctrl-G        writes on in $EDITOR; Ctrl-V (Alt-V) pastes a picture
+  Ctrl-C        clears, or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
 _LISTED = 20
 
 
@@ -58,6 +60,7 @@ class Commands:
         self._own = session_text.own_prompts(chat.home)
         self._typed = ""
         """The command whose answer is printed next."""
+        self._theme_used: Theme | None = None
 
     @property
     def _session(self) -> AgentSession:
@@ -117,8 +120,10 @@ class Commands:
         typed, self._typed = self._typed, ""
         if typed:
             self._chat.screen.say(shown(typed))
+        width = self._chat.screen.size[1]
         for line in lines:
-            self._chat.screen.say(line, "")
+            for row in rows(line, width) if _can_wrap(line, width) else [line]:
+                self._chat.screen.say(row, "")
         self._chat.screen.say("")
 
     def _list(self, lines: list[str]) -> None:
@@ -274,7 +279,7 @@ class Commands:
     async def _changes(self) -> None:
         text = await asyncio.to_thread(session_diff, self._session)
         if text:
-            self._chat.page("what this session has changed, up to its last turn", text)
+            self._chat.page("changed up to the last turn", text, is_diff=True)
         else:
             self._say("  this session has changed nothing in this folder")
 
@@ -293,7 +298,7 @@ class Commands:
             self._use_theme(rest)
             return
         names = list(get_args(Theme))
-        current = names.index(self._session.rest.settings.chat.theme)
+        current = names.index(self._theme_used or self._session.rest.settings.chat.theme)
         title = "Which colours? (↑ ↓, Enter; Esc leaves)"
         picker = Picker(title, names, lambda number: self._use_theme(names[number]), current)
         self._chat.screen.pick(picker)
@@ -301,10 +306,15 @@ class Commands:
     def _use_theme(self, name: str) -> None:
         settings = check_table(ChatSettings, {"theme": name})
         path = edit_user_file(self._chat.home, ("chat", "theme"), settings.theme)
-        used = self._session.rest.settings.chat.replace(theme=settings.theme)
-        self._chat.screen.configure(used)
+        self._theme_used = settings.theme
+        self._chat.screen.configure(self.chat_settings())
         note = "; NO_COLOR is set, so there are none" if os.environ.get("NO_COLOR") else ""
         self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
+
+    def chat_settings(self) -> ChatSettings:
+        """Those of the session, with the theme that was chosen since they were loaded."""
+        found = self._session.rest.settings.chat
+        return found if self._theme_used is None else found.replace(theme=self._theme_used)
 
     def _permissions(self, rest: str) -> None:
         memory = self._session.rest.gate.services.memory
@@ -333,6 +343,11 @@ class Commands:
 
     def _quit(self, rest: str) -> None:
         self._chat.leave()
+
+
+def _can_wrap(line: str, width: int) -> bool:
+    """Whether a line can be wrapped between words; a path or an id is to be copied whole."""
+    return max(map(text_width, line.split()), default=0) < width // 2
 
 
 def _when(row: Summary) -> str:

@@ -13,6 +13,7 @@ from time import monotonic
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.key_binding.key_processor import _Flush
 from prompt_toolkit.keys import Keys
 
 _SOON = 0.15
@@ -48,6 +49,14 @@ class PasteInput(Vt100Input):
         for is_text, run in groupby(keys, _is_text):
             found += self._together(list(run), is_text=is_text)
         return found
+
+    def flush_keys(self) -> list[KeyPress]:
+        """Keys that could have been the beginning of another: an Esc that nothing follows is one.
+
+        What comes after it, however soon, is a key of its own, and not Alt with that key.
+        """
+        keys = super().flush_keys()
+        return [*keys, _Flush] if keys else keys
 
     def _together(self, keys: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
         """Keys that are all text, or none; text as a paste if it is one, or more of one."""

@@ -179,6 +179,7 @@ async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
     from toolrest.cli.terminal.notices import ask_trust
     from toolrest.cli.terminal.terminal import Terminal
 
+    interruptible()  # Ctrl-C at a question leaves the terminal as it was
     config = choices.load(flags)
     if _missing(config) == "model":
         _ASKED.add(_SET_UP)
@@ -217,7 +218,7 @@ async def _picked(choices: Choices, wanted: str) -> str:
         summaries,
     )
     from toolrest.cli.terminal.terminal import Terminal
-    from toolrest.timeline.text import shown
+    from toolrest.timeline.text import cut_to, shown
 
     config = choices.load()
     if wanted == "--last":
@@ -227,12 +228,15 @@ async def _picked(choices: Choices, wanted: str) -> str:
     rows = list(itertools.islice(summaries(config.home, config.workspace), _LISTED))
     if not rows:
         raise ConfigError("no session of this folder is recorded; see: toolrest sessions list")
+    interruptible()
     terminal = Terminal()
+    room = terminal.size[0] - 5  # one row each
     for number, row in enumerate(rows, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
-        terminal.say(f"  [{number}] {when}  {shown(row.title or '(no message)')}")
+        mark = f"[{number}]".rjust(len(f"[{len(rows)}]"))
+        terminal.say(cut_to(f"  {mark} {when}  {shown(row.title or '(no message)')}", room))
         if said := shown(last_said(row.stored.path)):
-            terminal.say(f"        … {said[:100]}")
+            terminal.say(cut_to(f"         … {said}", room))
     typed = await terminal.line("Session [1]: ")
     if typed is None:  # Ctrl-D: none of them
         raise click.Abort

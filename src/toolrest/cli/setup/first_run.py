@@ -138,7 +138,8 @@ class FirstRun:
         self._say("Which provider?")
         for number, name in enumerate(names, 1):
             title = BUILT_IN[name].name if name in BUILT_IN else name
-            self._say(f"  [{number}] {shown(title)}{_known_key(config, name)}")
+            mark = f"[{number}]".rjust(len(f"[{len(names)}]"))
+            self._say(f"  {mark} {shown(title)}{_known_key(config, name)}")
         start = names.index(usual) + 1 if usual in names else 1
         while True:
             typed = await self._ask(f"Provider [{start}]: ") or str(start)
@@ -218,7 +219,7 @@ class FirstRun:
             self._say(f"  {shown(name)}")
         if listed[_SHOWN:]:
             self._say(f"  and {len(listed) - _SHOWN} more: toolrest models {provider.id}")
-        return await self._ask(f"Model [{usual or ''}]: ") or usual
+        return await self._ask(f"Model [{usual}]: " if usual else "Model: ") or usual
 
     async def _works(self, provider: Provider, model: str) -> bool:
         """Whether it answers one short request; ModelError when the key is refused."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _HELP = (
     "Type a key in brackets, then Enter. Anything else denies the call.",
-    "What you approve runs exactly as it is shown; 'once' is this call alone, the others also",
-    "cover the calls that they name, and `toolrest grants` lists and revokes them.",
-    "After a denial the model goes on without the call; 'n' and a few words tell it why.",
+    "What you approve runs exactly as it is shown. 'once' is this call alone;",
+    "the others also cover the calls that they name (see: toolrest grants).",
+    "After a denial the model goes on without the call; 'n' and words tell why.",
 )
 _NOT_ALL = "… this is not all of it; see it with [e] before you can approve"
 _SHORT_LINES = 40
