@@ -58,12 +58,15 @@ UNTRUSTED = 'approval_policy = "untrusted"\n'
 
 
 def test_a_session_is_watched_from_the_first_token(begin: Begin) -> None:
-    tab = begin([Say("alpha beta gamma delta", chunks=4, seconds=6)])
+    text = "alpha " + "gamma " * 98 + "delta."
+    said = Say(text, chunks=100, seconds=100)
+    tab = begin([said])
     tab.wait_for_selector("#live >> text=alpha")
     assert "delta" not in tab.inner_text("#live")
-    tab.wait_for_selector("#timeline >> text=alpha beta gamma delta")
+    said.seconds = 0  # the rest comes at once
+    tab.wait_for_selector("#timeline >> text=delta")
     tab.wait_for_selector("#live li", state="detached")
-    assert tab.locator("main >> text=alpha beta gamma delta").count() == 1
+    assert tab.locator(f"main >> text={text}").count() == 1
 
 
 def test_an_approval_is_clicked_and_the_session_goes_on(begin: Begin, desk: Any) -> None:  # noqa: F811
@@ -144,8 +147,10 @@ def test_a_draft_stays_with_its_session(begin: Begin) -> None:
 def test_what_a_running_model_writes_and_asks_stays_text(begin: Begin) -> None:
     options = [{"label": EVIL, "description": EVIL}, {"label": "b", "description": "\u202e"}]
     evil = {**QUESTION, "question": EVIL, "options": options}
-    tab = begin([[Say(EVIL, seconds=2), Call("request_user_input", {"questions": [evil]})]])
+    said = Say(EVIL.ljust(100 * len(EVIL), "."), chunks=100, seconds=100)
+    tab = begin([[said, Call("request_user_input", {"questions": [evil]})]])
     tab.wait_for_selector("#live >> text=onerror")
+    said.seconds = 0  # the rest comes at once
     tab.wait_for_selector(".card >> text=onerror")
     assert "owned" not in tab.title()
     assert tab.locator(".card img, .card script, #live img, #live script").count() == 0

@@ -363,10 +363,10 @@ async def test_a_session_that_does_not_answer_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that is suspended, for example; what it asked before stays on the list."""
-    monkeypatch.setattr(control, "_SOON", 0.3)
     one = running([WRITE, "done"])
     turn = asyncio.ensure_future(one.session.run("go"))
     row = await asked(client, one)
+    monkeypatch.setattr(control, "_SOON", 0.3)
     with listen(str(home), "suspended"):
         approvals = (await asyncio.wait_for(client.get("/api/approvals"), 10)).json()["approvals"]
     assert approvals == [row]
@@ -387,10 +387,10 @@ async def test_the_page_waits_for_no_suspended_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However often the page looks: what waits there stays on the list, its live view ends."""
-    monkeypatch.setattr(control, "_SOON", 0.02)
     one = running([WRITE, "done"])
     turn = asyncio.ensure_future(one.session.run("go"))
     row = await asked(client, one)
+    monkeypatch.setattr(control, "_SOON", 0.02)
     monkeypatch.setattr(control_client, "connect", lambda home, _: connect(home, "suspended"))
     with listen(str(home), "suspended"):
         for _ in range(20):

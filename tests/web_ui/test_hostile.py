@@ -90,7 +90,7 @@ def test_requests_that_do_not_come_whole_end(
     page: WebPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing at all, half a head, and half a body, which may not be large before the login."""
-    monkeypatch.setattr(listening, "_PATIENCE", 0.2)
+    monkeypatch.setattr(listening, "_PATIENCE", 1.0)
     monkeypatch.setattr(listening, "_MOST_CONNECTIONS", 4)
     sock = listening.listen("127.0.0.1", 0)
     port = sock.getsockname()[1]

@@ -123,7 +123,7 @@ async def serve(
     """Serve until the process is asked to stop; with a certificate and its key, over HTTPS."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         lifespan="on",
         http=TimedConnection,

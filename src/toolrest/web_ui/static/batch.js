@@ -27,7 +27,7 @@ function drawBatch(answer, chosen, choose) {
   const classes = el("div", { class: "row", role: "group", "aria-label": "Failures by class" }, ...[["", status.finished], ...failures].map(([name, count]) =>
     el("button", { type: "button", "aria-pressed": String(name === chosen), text: `${visible(name || "all")} ${count}`, on: { click: () => choose(name) } })));
   const heads = ["task", "end", "score", "turns", "calls", "tokens", "cost in $", "seconds", "attempts", "answer or error"];
-  const table = el("table", {}, el("caption", { class: "unseen", text: "Results" }), el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), el("tbody", {}, ...answer.rows.map(batchRow)));
+  const table = el("table", {}, el("caption", { class: "unseen", text: "Results" }), el("thead", {}, el("tr", {}, ...heads.map((text, at) => el("th", { scope: "col", class: at > 1 && at < heads.length - 1 ? "number" : "", text })))), el("tbody", {}, ...answer.rows.map(batchRow)));
   return [el("h2", { text: "Batch" }), el("p", { class: "quiet", text: visible(answer.store) }), el("p", { text: facts.filter(Boolean).join(" · ") }),
     el("progress", { max: String(Math.max(1, status.tasks)), value: String(status.finished), "aria-label": "Tasks with a result" }),
     el("div", { class: "charts" }, ...answer.charts.map(bars)), classes,
