@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.batch.conftest import PLAN, Bench, Tree, orphans, turn_of, until, worker
+from tests.batch.conftest import PATIENCE, PLAN, Bench, Tree, orphans, turn_of, until, worker
 from tests.batch.test_tasks import repository
 
 from toolrest.testing import Call, Pause
@@ -245,3 +245,26 @@ def test_a_machine_that_gets_a_task_back_at_once_takes_what_the_other_one_did(
     assert [one["resumed"] for one in row["attempts"]] == [False, True, True]
     first, away, back = (one["place"] for one in row["attempts"])
     assert (first == back, first == away) == (True, False)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_all_and_says_how_to_go_on(bench: Callable[..., Bench], times: int) -> None:
+    """A terminal sends it to all processes of the batch; some people press it twice."""
+    model = HeldWorker()
+    here = model.bench = bench(model)
+    model.held_from = 0
+    here.tasks(3)
+    runner = here.start("-j", "3", start_new_session=True)
+    until(lambda: len(here.turns()) >= 3)
+    tree = Tree(runner.pid)
+    for _ in range(times):
+        os.killpg(runner.pid, signal.SIGINT)
+    _, err = runner.communicate(timeout=PATIENCE)
+    lines = err.strip().splitlines()
+    assert lines[-1] == "stopped; the same command again goes on from here"
+    assert "/3 tasks" in lines[-2]
+    assert not [line for line in lines if "child" in line or "Traceback" in line], err
+    assert runner.returncode == 130
+    until(lambda: not tree.left(), f"processes are left: {tree.left()}")
+    model.held_from = math.inf
+    assert here.run("-j", "3").code == 0

@@ -293,6 +293,31 @@ async def test_output_without_lines_comes_in_pieces(tmp_path: Path) -> None:
     assert max(map(len, pieces)) <= child_module._PIECE
 
 
+async def test_nobody_takes_the_exit_status_of_a_session_that_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C ends it at the same moment, and the thread that waits for it would find nothing."""
+    polls: list[object] = []
+    made: list[asyncio.subprocess.Process] = []
+    is_there = asyncio.Event()
+
+    def started(process: asyncio.subprocess.Process) -> None:
+        made.append(process)
+        is_there.set()
+
+    words = ["sandbox", "-s", "danger-full-access", "--", "sleep", "1000"]
+    running = asyncio.create_task(
+        run_child(words, cwd=str(tmp_path), env=os.environ, started=started)
+    )
+    await is_there.wait()
+    monkeypatch.setattr(subprocess.Popen, "poll", polls.append)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert made[0].returncode
+    assert polls == []
+
+
 async def test_a_session_that_is_cancelled_while_it_starts_is_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -190,7 +190,8 @@ def test_a_cancelled_batch_does_not_start_until_that_is_undone(bench: Callable[.
     here = bench(worker(1))
     here.tasks(1)
     assert here.run().code == 0
-    assert here.desk.run("batch", "cancel", str(here.store)).code == 0
+    ran = here.desk.run("batch", "cancel", str(here.store))
+    assert (ran.code, ran.err[:10]) == (0, "cancelled:")
     ran = here.run()
     assert (ran.code, "was cancelled" in ran.err) == (2, True)
     assert here.desk.run("batch", "cancel", "--undo", str(here.store)).code == 0

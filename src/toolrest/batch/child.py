@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from toolrest.batch.failures import oom_kills
+from toolrest.batch.tasks.processes import send_signal
 
 _TAIL = 4096
 _LONGEST_LINE = 64 << 20
@@ -129,15 +131,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """End a child: the signal lets it record that it was stopped; if that takes long, for good."""
     if process.returncode is not None:
         return
-    with suppress(ProcessLookupError):
-        process.terminate()
+    send_signal(process, signal.SIGTERM)
     drained = asyncio.gather(*(_drain(stream) for stream in (process.stdout, process.stderr)))
     try:
         async with asyncio.timeout(_PATIENCE):
             await process.wait()
     except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
+        send_signal(process, signal.SIGKILL)
         await process.wait()
     finally:
         drained.cancel()

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from toolrest.batch.stores.addresses import without_users
 from toolrest.batch.tasks.nested import nested_repositories
+from toolrest.batch.tasks.processes import send_signal
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.errors import ToolrestError
 from toolrest.own_code import Safe, child_environment
@@ -352,7 +353,7 @@ async def _git(
     try:
         out, err = await process.communicate(stdin)
     except BaseException:
-        process.kill()
+        send_signal(process, signal.SIGKILL)
         await process.wait()
         raise
     if process.returncode and check:

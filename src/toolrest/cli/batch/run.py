@@ -264,7 +264,11 @@ def _run_stored(
         failed_before = failed_keys(store)
         keys_again = [task.key for task in tasks if task.key in failed_before]
         retry_tasks(store, keys_again, only_failed=True)
-    counts, terminated = _engine(store, tasks, jobs, options, given, alone)
+    try:
+        counts, terminated = _engine(store, tasks, jobs, options, given, alone)
+    except KeyboardInterrupt:
+        _say(_GOES_ON)
+        raise
     keys = {task.key for task in tasks}
     failed = sum(key in keys for key in failed_keys(store))
     if counts.stopped is not None:
@@ -302,11 +306,7 @@ def _engine(
             engine = LocalEngine(store, options, totals, runner, progress.say)
         engine.alone = alone
         progress.counts = engine.counts
-        try:
-            asyncio.run(progress.beside(engine.run(tasks, jobs)))
-        except KeyboardInterrupt:
-            progress.say(_GOES_ON)
-            raise
+        asyncio.run(progress.beside(engine.run(tasks, jobs)))
     return engine.counts, engine.terminated
 
 
