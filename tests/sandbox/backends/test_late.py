@@ -293,9 +293,41 @@ async def test_a_message_that_is_cut_short_ends_the_launcher(
 ) -> None:
     sandbox.choose()
     small_buffers(lambda late: late._here.setblocking(False))
-    confined = late(sandbox, "touch ran", BIG="x" * 8000)
+    confined = late(sandbox, "touch ran", BIG="x" * 3000)
     assert confined.command.ready is not None
     with pytest.raises(SandboxBusy, match="changed while it was starting"):
         await run(owner, confined.command)
     confined.release()
     assert list(Path(sandbox.policy.workspace).iterdir()) == []
+
+
+async def test_what_the_user_removes_before_the_mounts_stays_away(
+    base: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bubblewrap makes what it is to mount on: a hidden name came back empty."""
+    workspace = base / "ws"
+    secret, folder = workspace / "sub/.env", workspace / "sub/keys"
+    folder.mkdir(parents=True)
+    secret.write_text("SECRET\n")
+    policy = SandboxPolicy.build(
+        str(workspace), str(base / "session"), hidden=[str(secret), str(folder)]
+    )
+    sandbox = SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+    await said(owner, late(sandbox, "true"))
+    send = ArgumentPipe.send
+
+    def after_removal(pipe: ArgumentPipe, arguments: bytes) -> bool:
+        secret.unlink()
+        folder.rmdir()
+        return send(pipe, arguments)
+
+    monkeypatch.setattr(ArgumentPipe, "send", after_removal)
+    assert "end" in await said(owner, late(sandbox, "echo end"))
+    assert list(workspace.glob("sub/*")) == []
+    monkeypatch.undo()
+    secret.write_text("NEW\n")
+    folder.mkdir()
+    (folder / "one").touch()
+    assert "NEW" not in await said(owner, late(sandbox, "cat sub/.env; rm -rf sub/keys"))
+    assert secret.read_text() == "NEW\n"
+    assert [file.name for file in folder.iterdir()] == ["one"]

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 from tests.machine import interpreter, packages
 
+from toolrest.sandbox.backends import live_view
 from toolrest.sandbox.backends.live_view import LiveView
 from toolrest.sandbox.backends.view import Show, View
 from toolrest.sandbox.errors import SandboxBusy
@@ -443,8 +444,12 @@ def test_a_folder_that_became_a_link_stops_further_commands(work: Path) -> None:
         live.now((), ())
 
 
-def test_a_folder_that_was_replaced_stops_further_commands(work: Path) -> None:
+@pytest.mark.parametrize("most_held", [256, 0])
+def test_a_folder_that_was_replaced_stops_further_commands(
+    work: Path, monkeypatch: pytest.MonkeyPatch, most_held: int
+) -> None:
     """Also where the new one has the old one's inode, were that not held."""
+    monkeypatch.setattr(live_view, "_MOST_HELD", most_held)
     live = settled(work)
     for _ in range(3):
         (work / "deep/.vscode").rmdir()

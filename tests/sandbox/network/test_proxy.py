@@ -337,6 +337,27 @@ async def test_no_second_request_on_a_connection(tmp_path: Path, extra: str, bod
     assert server.seen.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"4\r\nbody\n0\r\n\r\n" + SMUGGLED + b"\r\n0\r\n\r\n",
+        b"0\r\nX: y\n\n" + SMUGGLED,
+        b"0\r\n\n" + SMUGGLED,
+    ],
+)
+async def test_no_second_request_in_what_ends_a_body(tmp_path: Path, body: bytes) -> None:
+    """Failed before: a server that takes a bare line end for one saw another request in it."""
+    async with patient() as server, running(tmp_path, "ok.test", LOCAL) as r:
+        reader, writer = await asyncio.open_unix_connection(r.proxy.socket_path)
+        writer.write(get("ok.test", server.port, "Transfer-Encoding: chunked\r\n") + body)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+        await r.proxy.aclose()
+        await asyncio.wait_for(server.ended.wait(), 60)
+    assert b"evil" not in server.seen
+
+
 async def test_a_protocol_that_the_server_switches_to_goes_both_ways(tmp_path: Path) -> None:
     async with patient() as server, running(tmp_path, "ok.test", LOCAL) as r:
         reader, writer = await asyncio.open_unix_connection(r.proxy.socket_path)

@@ -52,12 +52,7 @@ from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import (
-    own_files_in,
-    own_prefixes,
-    refuse_own_files,
-    signal_launchers,
-)
+from toolrest.sandbox.programs import own_files_in, own_prefixes, refuse_own_files, signal_launchers
 
 Identities = tuple[tuple[str, Show, tuple[int, int] | None], ...]
 """Paths that are not shown as they are, how they are shown, and device and inode of each."""
@@ -287,6 +282,8 @@ class BubblewrapEngine:
     def _release(self, held: list[MountPoints]) -> None:
         with self._mutex:
             self._running -= 1
+            if self._running == 0:
+                self._live.end()
             let_go(held)
 
     def _refresh(self, present: tuple[str, ...]) -> None:

@@ -265,11 +265,11 @@ def wrap(
     `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
     are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
     too, and the command must not. `shown` is a file to make inside, and its content, for a program
-    that brings a kernel of its own; `apart` is for one that makes namespaces. `inner` runs first inside and starts the rest. `scoped` asks
-    for Landlock's scopes alone, without its file rules, which forbid mounts. `joined` has the
-    links that stay where they are, as bubblewrap itself can mount nothing on a link; `loaded` are
-    variables that are set when the masks are made and the view is checked. `report` is where
-    bubblewrap says that it started the command.
+    that brings a kernel of its own; `apart` is for one that makes namespaces. `inner` runs first
+    inside and starts the rest. `scoped` asks for Landlock's scopes alone, without its file rules,
+    which forbid mounts. `joined` has the links that stay where they are, as bubblewrap itself can
+    mount nothing on a link; `loaded` are variables that are set when the masks are made and the
+    view is checked. `report` is where bubblewrap says that it started the command.
     """
     used = {wire.MASKS_FD, *(fd for fd, _ in (*command.files, *command.fds))}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)

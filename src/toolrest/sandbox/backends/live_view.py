@@ -7,24 +7,36 @@ folder that it overlays is gone or has a mount inside.
 A mount in a root keeps running commands from replacing what it is on. When the user removes or
 replaces that, the mount goes with it, and a running command may put a link in its place, in any
 moment. So nothing is shown from there again by its name.
+
+Bubblewrap makes what it is to mount on, where that is missing. A hidden file that the user removes
+between our look and the mount would come back empty, so that is taken away again.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from toolrest.process.helper.litter import open_folder
 from toolrest.sandbox.backends.view import Mount, Show, View
 from toolrest.sandbox.errors import SandboxBusy, unseen
+from toolrest.sandbox.guard.placeholder_folders import birth_time
 
 _REMEDY = "Another one can run when that one has ended."
 _IN_PLACE = (Show.WRITE, Show.READ, Show.HIDE)
 _FROM_PLACE = (Show.WRITE, Show.READ)
 _MOST_HELD = 256
 _NOTHING = (0, 0)
+_MADE = (stat.S_IFREG | 0o444, stat.S_IFDIR | 0o755)
+"""Types and modes of what bubblewrap makes."""
+_CLOCK_NS, _START_NS = 20_000_000, 10_000_000_000
+"""How far file times lag behind the clock, and how long a start may take."""
+
+_Identity = tuple[int, int] | tuple[int, int, bytes]
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,20 +46,34 @@ class LiveView:
     def __init__(self, settled: View) -> None:
         self._settled = settled
         self._gone: set[str] = set()
-        self._identities: Mapping[str, tuple[int, int]] = {}
+        self._identities: Mapping[str, _Identity] = {}
+        self._began = 0
+        self._hidden: dict[str, list[str]] = {}
         self._let_go = weakref.finalize(self, _close, [])
         self._from_place = [
             mount.path
             for mount in settled.settled().values()
             if mount.show in _FROM_PLACE and not mount.source and settled.is_writable(mount.path)
         ]
+        for mount in settled.settled().values():
+            if mount.show == Show.HIDE and settled.is_writable(mount.path):
+                folder, name = os.path.split(mount.path)
+                self._hidden.setdefault(folder, []).append(name)
 
     def begin(self) -> None:
         """Take what is in place now for what it is to be; before a command that runs alone."""
         self._let_go()
         self._gone.clear()
+        self._began = time.time_ns() - _CLOCK_NS
         self._identities, held = _hold(self._from_place)
         self._let_go = weakref.finalize(self, _close, held)
+
+    def end(self) -> None:
+        """No command runs any more: take away what bubblewrap made of a hidden name."""
+        for folder, names in self._hidden.items():
+            with suppress(OSError):
+                if os.stat(folder).st_mtime_ns >= self._began:
+                    _remove_made(folder, names, self._began)
 
     def now(self, overlays: Iterable[str], stores: Iterable[str]) -> View:
         """The view of a further command; SandboxBusy where it could not be safe."""
@@ -79,9 +105,13 @@ class LiveView:
                 raise _busy(path, "was removed")
         elif stat.S_ISLNK(info.st_mode):
             raise _busy(path, "was replaced by a link")
-        elif path not in self._gone and self._identities.get(path) not in (None, _identity(info)):
+        elif path not in self._gone and not self._is_same(path, info):
             raise _busy(path, "was replaced")
         return self._is_there(path, info, hidden=mount.show == Show.HIDE)
+
+    def _is_same(self, path: str, info: os.stat_result) -> bool:
+        known = self._identities.get(path)
+        return known is None or known == _identity(path, info, is_held=len(known) == 2)
 
     def _masks(self, path: str, shown: str) -> bool:
         return self._is_there(path, _look(path), hidden=shown != "")
@@ -98,17 +128,21 @@ class LiveView:
         return path not in self._gone
 
 
-def _hold(paths: Iterable[str]) -> tuple[Mapping[str, tuple[int, int]], list[int]]:
-    """Device and inode of each path, and descriptors that keep these inodes from another use."""
-    identities: dict[str, tuple[int, int]] = {}
+def _hold(paths: Iterable[str]) -> tuple[Mapping[str, _Identity], list[int]]:
+    """Device and inode of each path, and descriptors that keep these inodes from another use.
+
+    Of very many paths the later ones are known by the time at which they were made, instead.
+    """
+    identities: dict[str, _Identity] = {}
     held: list[int] = []
     for path in paths:
         info = _look(path)
-        if info is not None and len(held) < _MOST_HELD:
+        is_held = info is not None and len(held) < _MOST_HELD
+        if is_held:
             with suppress(FileNotFoundError):
                 held.append(os.open(path, _HOLD))
                 info = os.fstat(held[-1])
-        identities[path] = _NOTHING if info is None else _identity(info)
+        identities[path] = _NOTHING if info is None else _identity(path, info, is_held=is_held)
     return identities, held
 
 
@@ -117,8 +151,26 @@ def _close(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def _identity(info: os.stat_result) -> tuple[int, int]:
-    return info.st_dev, info.st_ino
+def _identity(path: str, info: os.stat_result, *, is_held: bool) -> _Identity:
+    found = info.st_dev, info.st_ino
+    return found if is_held else (*found, birth_time(os.fsencode(path)))
+
+
+def _remove_made(folder: str, names: Iterable[str], began: int) -> None:
+    fd = open_folder(os.fsencode(folder))
+    try:
+        for name in names:
+            with suppress(OSError):
+                info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                is_new = 0 <= info.st_ctime_ns - began <= _START_NS
+                if not (is_new and info.st_mode in _MADE):
+                    continue
+                if stat.S_ISDIR(info.st_mode):
+                    os.rmdir(name, dir_fd=fd)
+                elif info.st_size == 0:
+                    os.unlink(name, dir_fd=fd)
+    finally:
+        os.close(fd)
 
 
 def _look(path: str) -> os.stat_result | None:

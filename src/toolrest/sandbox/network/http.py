@@ -92,8 +92,11 @@ async def _answered(client: Stream, server: Stream, upgrades: bool) -> bool:
 async def _send_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int) -> None:
     if length == _CHUNKED:
         while size := await _chunk(source, sink):
-            await _copy(source, sink, size + 2)
+            await _copy(source, sink, size)
+            _check_end(sink, is_right=await source.readexactly(2) == b"\r\n")
+            sink.write(b"\r\n")
         while (line := await source.readuntil(b"\r\n")) != b"\r\n":
+            _check_end(sink, is_right=_HEADER.fullmatch(line[:-2].decode("latin-1")) is not None)
             sink.write(line)
         sink.write(line)
     else:
@@ -110,6 +113,13 @@ async def _chunk(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> in
         raise ValueError("not the size of a chunk")
     sink.write(line)
     return int(size[1], 16)
+
+
+def _check_end(sink: asyncio.StreamWriter, *, is_right: bool) -> None:
+    """What another reader could take for the end of the body, and the start of a request."""
+    if not is_right:
+        sink.close()
+        raise ValueError("not the end of a chunk or of a body")
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: int) -> None:
