@@ -23,11 +23,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 HEAD = """\
 # The Python library, name by name
 
-Made from the source by `TOOLREST_WRITE_DOCS=1 pytest tests/docs`. How the parts work together is
-in [the library's page](../library.md); start with [`Agent`](#agent), or with
-[`Toolrest`](#toolrest) if you have a loop of your own. Events are on [a page of their
-own](events.md). Only these names are promised ([what stays
-compatible](../compatibility-promise.md)).
+<!-- Written by TOOLREST_WRITE_DOCS=1 pytest tests/docs: change the source, not this page. -->
+
+Start with [`Agent`](#agent), or with [`Toolrest`](#toolrest) if you have a loop of your own; [the
+library's page](../library.md) shows how the parts work together. [Events](events.md) have their own
+page. Only these names are promised ([what stays compatible](../compatibility-promise.md)).
 """
 
 

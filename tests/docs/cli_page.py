@@ -13,9 +13,10 @@ from toolrest.cli.app import app
 HEAD = """\
 # The command line
 
-Made from the commands by `TOOLREST_WRITE_DOCS=1 pytest tests/docs`; `toolrest COMMAND --help`
-prints the same. `-h` and `--help` work everywhere. Exit codes of `exec` are in [exec](../exec.md);
-an error of Toolrest itself is one line on stderr and 2.
+<!-- Written by TOOLREST_WRITE_DOCS=1 pytest tests/docs: change the source, not this page. -->
+
+`toolrest COMMAND --help` prints the same. `-h` and `--help` work everywhere. Where Toolrest itself
+fails, you get one line on stderr and exit code 2; `exec` has [more codes](../exec.md#exit-codes).
 """
 
 

@@ -11,13 +11,15 @@ from tests.docs.api_page import SOURCE, code, escape, text
 HEAD = """\
 # Events
 
-Made from the classes by `TOOLREST_WRITE_DOCS=1 pytest tests/docs`. Events are what a session says
-while it works: `async for event in events` ([library](../library.md#conversations-and-events)).
-Each has `type`, `seq` (its number in the session), `time` and `turn_id`; `event.to_json()` is a
-flat JSON object. Texts in them are already redacted.
+<!-- Written by TOOLREST_WRITE_DOCS=1 pytest tests/docs: change the source, not this page. -->
 
-`toolrest exec --json` prints the lines of `codex exec --json` instead, which are made from these
-([exec](../exec.md), [schema](../exec-events.schema.json)).
+What a session says while it works: `async for event in events`
+([library](../library.md#conversations-and-events)). Each event has `type`, `seq` (its number in the
+session), `time` and `turn_id`; `event.to_json()` is a flat JSON object. Secrets in texts are already
+redacted.
+
+`toolrest exec --json` turns these into the lines of `codex exec --json` ([exec](../exec.md#events),
+[schema](../exec-events.schema.json)).
 """
 BASE = {"seq", "time", "turn_id", "suspect", "type"}
 

@@ -14,11 +14,12 @@ from toolrest.config.schema.table import Table
 HEAD = """\
 # Every setting
 
-Made from the tables by `TOOLREST_WRITE_DOCS=1 pytest tests/docs`: names, types and defaults. What
-they mean and which file counts is in [settings](../configuration.md): read that page first.
-`toolrest config show --all` prints your own values and where each came from. No default in the
-table: unset, or empty. One depends on where Toolrest runs: the command line starts with
-`sandbox_mode = "read-only"` in a folder that is not trusted.
+<!-- Written by TOOLREST_WRITE_DOCS=1 pytest tests/docs: change the source, not this page. -->
+
+Names, types and defaults; [settings](../configuration.md) says what they do. `toolrest config show
+--all` prints your own values, and where each came from. Without a default in the table a setting is
+unset, or empty. One default depends on the place: in a folder that you have not trusted, the
+command line starts with `sandbox_mode = "read-only"`.
 """
 PLAIN = {bool: "`true` or `false`", int: "a whole number", float: "a number", str: "a text"}
 

@@ -75,7 +75,7 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
         'toolrest chat "why is it slow?"': [CHAT, "Hello."],
         "toolrest resume": ["Say hello."],
         "toolrest replay ID --speed 4": "Hello.",
-        "toolrest chat --plain": ["gpt-5.5"],
+        "toolrest --plain": ["gpt-5.5"],
     },
     "docs/exec.md": {
         'toolrest exec "why does the test fail?"': TURN,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -527,7 +528,7 @@ async def test_the_command(tmp_path: Path, toolrest_home: Path) -> None:
     (row,) = cli("approvals", "list").stdout.splitlines()
     identity = row.split()[0]
     assert identity in asked.stdout
-    assert "waiting" in row
+    assert re.search(r"waiting +2[34] h left", row)
     shown = cli("approvals", "show", identity[:6]).stdout
     assert "wants to run (execute)" in shown
     assert str(tmp_path) in shown

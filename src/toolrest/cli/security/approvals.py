@@ -51,15 +51,20 @@ def list_(everything: bool, as_json: bool) -> None:
         if as_json:
             click.echo(_as_json(pending, state))
             continue
-        left = max(int((pending.expires - time.time()) // 60), 0)
         request = pending.request
         what = " ".join(request.command) or request.reason
         click.echo(
-            f"{pending.id}  {state:8}  {left:5} min  {request.risk.label:8}  "
+            f"{pending.id}  {state:8}  {_left(pending):>11}  {request.risk.label:8}  "
             f"{display_safe(pending.tool)}: {display_safe(what)}"
         )
     if not listed and not as_json:
         click.echo("no question waits", err=True)
+
+
+def _left(pending: PendingApproval) -> str:
+    """How long a question can still be answered."""
+    minutes = max(round((pending.expires - time.time()) / 60), 0)
+    return f"{minutes // 60} h left" if minutes >= 120 else f"{minutes} min left"
 
 
 @command.command("show")
