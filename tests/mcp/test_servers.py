@@ -197,6 +197,14 @@ PDF = {"type": "image", "data": "QUJD" * 500, "mimeType": "application/pdf"}
             },
             ['kind: a\n{"kind":"other"}'],
         ),
+        (
+            "auto",
+            {
+                "content": [{"type": "text", "text": "done: 15 results"}],
+                "structuredContent": {"result": 5},
+            },
+            ['done: 15 results\n{"result":5}'],
+        ),
         # Base64 is never text.
         (
             "auto",

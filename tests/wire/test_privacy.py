@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tests.wire.conftest import user
+from tests.wire.http.test_transport import CHUNKED, answering, serving
 
 from toolrest.config.schema.families import ModelWire
 from toolrest.testing import Call, ScriptedServer
+from toolrest.wire.model import ModelError, ModelRequest
+from toolrest.wire.provider import Provider
+from toolrest.wire.providers import client_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
 APIS: dict[ModelWire, str] = {
@@ -89,3 +94,42 @@ def test_a_run_connects_to_the_provider_and_to_nothing_else(tmp_path: Path) -> N
     line = re.search(r"^SEEN (.*)$", done.stdout, re.MULTILINE)
     assert line is not None, done.stderr
     assert json.loads(line[1]) == ["127.0.0.1"]
+
+
+SECRETS = ("key-0123456789", "query-0123456789", "header-0123456789", "password-0123456789")
+
+
+def refusal(place: str, words: str) -> bytes:
+    """An error of a server's: with a status, in a stream, or as the document of a reply."""
+    body = json.dumps({"error": {"message": words}}).encode()
+    if place == "stream":
+        return CHUNKED + b"%x\r\ndata: %s\n\n\r\n0\r\n\r\n" % (len(body) + 8, body)
+    status = b"401 Unauthorized" if place == "status" else b"200 OK"
+    head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
+
+
+@pytest.mark.parametrize("place", ["status", "stream", "document"])
+@pytest.mark.parametrize("wire", get_args(ModelWire))
+async def test_a_server_that_repeats_our_secrets(wire: ModelWire, place: str) -> None:
+    """Errors inside a stream used to be shown as they came."""
+    key, query, header, password = SECRETS
+    raw = refusal(place, f"what are {', '.join(SECRETS)} in version 2026-01-01?")
+    async with serving(answering(raw)) as url:
+        provider = Provider(
+            "p",
+            url.replace("//", f"//user:{password}@"),
+            wire,
+            key=key,
+            headers={"x-auth": f"Bearer {header}"},
+            query_params={"sig": query, "api-version": "2026-01-01"},
+            request_max_retries=0,
+        )
+        model = client_for(provider, "m")
+        model.context_window = 1000
+        with pytest.raises(ModelError, match="in version 2026-01-01") as caught:
+            async for _ in model.stream(ModelRequest("m", [user("?")])):
+                pass
+        await model.aclose()
+    shown = f"{caught.value} {caught.value.message} {caught.value.args} {provider!r}"
+    assert [secret for secret in SECRETS if secret in shown] == []

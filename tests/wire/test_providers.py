@@ -263,10 +263,16 @@ async def test_models_are_listed() -> None:
         ({"max_context_length": 131072, "loaded_context_length": 4096}, 4096),  # LM Studio
         ({"context_length": 0, "meta": None}, None),
         ({"context_length": "8192"}, None),
+        ({"context_length": True}, None),
     ],
 )
 def test_the_window_in_a_list_of_models(row: dict[str, Any], window: int | None) -> None:
     assert models_in({"data": [{"id": "m", **row}]}) == [("m", window)]
+
+
+def test_a_model_that_is_listed_twice() -> None:
+    rows: list[Any] = [{"id": "m", "n_ctx": 5}, {"id": "m"}, {"id": "a"}, None, {"id": 7}]
+    assert models_in({"data": rows}) == [("a", None), ("m", 5), ("m", None)]
 
 
 async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

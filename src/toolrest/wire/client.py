@@ -101,6 +101,9 @@ class HttpModel(ABC):
                         yield event
                 return
             except ModelError as error:
+                # A server may repeat them in a stream that has begun, too.
+                error.message = self.provider.without_secrets(error.message)
+                error.args = (error.message,)
                 self.context_window = self.context_window or error.window
                 healed = self._without_refused(error, request)
                 if begun or attempt + 1 == _MOST_ATTEMPTS or not healed:

@@ -27,7 +27,7 @@ def models_in(document: Any) -> list[ListedModel] | None:
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         return None
-    return sorted(row for row in map(_listed, rows) if row is not None)
+    return sorted(filter(None, map(_listed, rows)), key=lambda row: row.id)
 
 
 def _listed(row: Any) -> ListedModel | None:
@@ -37,5 +37,5 @@ def _listed(row: Any) -> ListedModel | None:
     meta = row.get("meta")  # of llama.cpp
     stated = {**meta, **row} if isinstance(meta, dict) else row
     windows = (stated.get(key) for key in _WINDOWS)
-    window = next((w for w in windows if isinstance(w, int) and w > 0), None)
+    window = next((w for w in windows if type(w) is int and w > 0), None)
     return ListedModel(name, window or model_info(name).context_window)

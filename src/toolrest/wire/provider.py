@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolrest.config.secrets import secrets_in
+from toolrest.config.secrets import secrets_in, url_password
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from toolrest.config.schema.families import ModelWire
     from toolrest.config.schema.providers import Capabilities
@@ -131,8 +131,18 @@ class Provider(Struct, frozen=True):
 
     def without_secrets(self, text: str) -> str:
         """A server's message without our key and other secrets, should it repeat them."""
-        extra = (options.get("extra_body") for options in self.requests.values())
-        for secret in (self.key, *self.headers.values(), *secrets_in([*extra])):
+        for secret in sorted(self._secrets(), key=len, reverse=True):
             if len(secret) >= 8:
                 text = text.replace(secret, "[redacted]")
         return text
+
+    def _secrets(self) -> Iterator[str]:
+        yield self.key
+        yield url_password(self.base_url) or ""
+        for value in self.headers.values():
+            yield value.removeprefix("Bearer ")
+        for name, value in self.query_params.items():
+            if not name.endswith("version"):
+                yield value
+        extra = (options.get("extra_body") for options in self.requests.values())
+        yield from secrets_in([*extra])

@@ -14,7 +14,17 @@ from toolrest.agent.conversation.events import AgentMessage, StreamError, TaskCo
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
 from toolrest.events import Warning as Warned
-from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedModel, context_full
+from toolrest.testing import (
+    Call,
+    Cut,
+    Fail,
+    Incomplete,
+    Pause,
+    Reply,
+    Say,
+    ScriptedModel,
+    context_full,
+)
 from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage
 
@@ -315,6 +325,29 @@ async def test_near_the_limit_it_is_compacted_before_the_next_request(agent: Mak
     session = agent(model, tools=[echo])
     assert (await session.run("go")).text == "done"
     assert "function_call" not in kinds(model.requests[2].items)
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed"])
+async def test_a_message_is_kept_when_the_summary_before_it_is_not_made(
+    agent: Make, how: str
+) -> None:
+    """The user's message used to be lost: the next request and a resumed session lacked it."""
+    big = Reply([Say("hello")], usage=Usage(input=95_000, output=5, total=95_005))
+    broken = Reply([Pause(600)]) if how == "stopped" else Reply([Fail(400, "x", "no")])
+    model = ScriptedModel([big, *[broken] * 9], context_window=100_000)
+    session = agent(model)
+    await session.run("first")
+    turn = asyncio.ensure_future(session.run("second"))
+    if how == "stopped":
+        await until(lambda: len(model.requests) == 2)
+        await session.interrupt()
+    await turn
+    path = session.journal.path
+    assert path is not None
+    await session.aclose()
+    resumed = agent(ScriptedModel([]), resume=path)
+    for history in (session.history, resumed.history):
+        assert "second" in texts(history.items)
 
 
 async def test_the_users_limit_counts_too(agent: Make) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Sandbox, ToolrestError
 
@@ -43,14 +44,20 @@ async def test_a_line_of_a_shell_a_folder_and_variables(
 
 
 async def test_the_time_limit_ends_a_command_and_output_comes_as_it_is_written(
-    tmp_path: Path,
+    tmp_path: Path, clock: Clock
 ) -> None:
     pieces: list[str] = []
+    passes = clock.once("begun", 900)
+
+    def heard(stream: str, text: str) -> None:
+        pieces.append(f"{stream}: {text}")
+        passes(text)
+
     async with Sandbox(tmp_path, mode="read-only") as box:
         done = await box.run(
             "echo begun; exec sleep 60",
-            timeout=1.5,
-            on_output=lambda stream, text: pieces.append(f"{stream}: {text}"),
+            timeout=900,
+            on_output=heard,
         )
     assert (done.exit_code, done.timed_out) == (124, True)
     assert "stdout: begun" in "".join(pieces)

@@ -226,10 +226,11 @@ async def test_another_home_knows_nothing_of_it(
         other.answer(pending, "approved")
 
 
-async def test_it_expires(tmp_path: Path, toolrest_home: Path) -> None:
-    _, pending, _ = await deferred(tmp_path, settings={"approvals.expire_sec": 0.2})
-    while time.time() < pending.expires:
-        await asyncio.sleep(0.05)
+async def test_it_expires(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, pending, _ = await deferred(tmp_path, settings={"approvals.expire_sec": 600})
+    monkeypatch.setattr(time, "time", lambda: pending.expires + 1)
     with pytest.raises(PendingError, match="expired"):
         PendingStore(str(toolrest_home)).answer(pending, "approved")
     _, fresh, _ = await deferred(tmp_path)

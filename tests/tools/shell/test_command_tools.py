@@ -850,7 +850,7 @@ async def test_every_failed_command_has_a_kind(
         arguments: dict[str, Any] = {"cmd": line, "login": False}
     else:
         command: Any = line if tool == "shell_command" else ["sh", "-c", line]
-        arguments = {"command": command, "timeout_ms": 300 if how == "time" else 10_000}
+        arguments = {"command": command, "timeout_ms": 300 if how == "time" else 100_000}
     async with rest_in(tmp_path) as rest:
         ends: list[ToolCallEnd] = []
         rest.subscribe(lambda e: ends.append(e) if isinstance(e, ToolCallEnd) else None)

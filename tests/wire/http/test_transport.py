@@ -167,6 +167,36 @@ async def test_what_is_asked_arrives(kind: Any) -> None:
     assert rest == body
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_cannot_be_a_header_is_not_repeated(kind: Any) -> None:
+    """The library's own words had the whole value, which may be a key."""
+    wrong = ({"x": "a\r\nhost: key"}, {"x": "key\n"}, {"x": "key\0"}, {"a b": "key"})
+    async with serving(answering()) as url:
+        for headers in wrong:
+            transport = make(kind)
+            with pytest.raises(ValueError, match=r"line break|not valid in HTTP") as caught:
+                async with transport.stream("POST", url, b"", headers):
+                    pass
+            assert "key" not in str(caught.value)
+            await transport.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_letters_that_are_not_ascii_are_sent(kind: Any) -> None:
+    seen: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await read_request(reader))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async with serving(handler) as url:
+        transport = make(kind)
+        async with transport.stream("POST", url, b"", {"x": "sécret€"}) as answer:
+            assert answer.status_code == 200
+        await transport.aclose()
+    assert b"x: s\xe9cret?\r\n" in seen[0]
+
+
 @pytest.mark.parametrize("closes", [False, True])
 async def test_a_refusal_of_a_request_that_is_too_large_to_be_read(closes: bool) -> None:
     """The answer used to be looked for only when everything was sent, which never came."""

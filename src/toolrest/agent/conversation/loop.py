@@ -88,9 +88,11 @@ class Loop:
         runner = session.rest.gate.services.runner
         if runner is not None:
             runner.enclosure.unavailable = None  # a sandbox may have been installed meanwhile
-        if session.is_full():
-            await self._compact()
-        session.begin(messages, self._turn.id)
+        try:
+            if session.is_full():
+                await self._compact()
+        finally:  # a user who stops it has still said what they said
+            session.begin(messages, self._turn.id)
         while True:
             session.take_pending()
             limit = self.budget.used_up() or session.accounting.used_up()

@@ -82,13 +82,29 @@ def _repeats(structured: Any, blocks: list[Any], text: str) -> bool:
         if any(_is_block(structured, block) for block in blocks):
             return True
         return all(
-            str(key) in text and _repeats(value, blocks, text) for key, value in structured.items()
+            _stands_in(str(key), text) and _repeats(value, blocks, text)
+            for key, value in structured.items()
         )
     if isinstance(structured, list):
         return all(_repeats(item, blocks, text) for item in structured)
     if structured is None or structured == "":
         return True
-    return str(structured) in text or _compact(structured) in text
+    return _stands_in(str(structured), text) or _stands_in(_compact(structured), text)
+
+
+def _stands_in(word: str, text: str) -> bool:
+    """Whether a text has this as a word of its own: "15" does not say 5."""
+    at = text.find(word)
+    while at >= 0:
+        before, after = text[at - 1 : at] if at else "", text[at + len(word) : at + len(word) + 1]
+        if not (_joins(before, word[:1]) or _joins(word[-1:], after)):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _joins(left: str, right: str) -> bool:
+    return left.isalnum() and right.isalnum()
 
 
 def _is_block(structured: Mapping[str, Any], block: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import ssl
 import zlib
 from base64 import b64encode
@@ -20,11 +19,10 @@ from typing import Any, Final
 import h11
 
 from toolrest.urls import HttpUrl, parse_url
-from toolrest.wire.http.transport import Broken, Idle, Unreachable
+from toolrest.wire.http.transport import BAD_HEADER, Broken, Idle, Unreachable, header_lines
 
 _LONGEST_HEAD: Final = 1 << 18
 _PIECE: Final = 1 << 16
-_BAD_HEADER: Final = re.compile(r"[\r\n\0]")
 
 
 class Direct:
@@ -206,21 +204,15 @@ def _request(method: str, url: HttpUrl, body: bytes, headers: Mapping[str, str])
     sent = {
         "host": url.authority,
         "accept-encoding": "identity",
-        **{name.lower(): value.strip(" \t") for name, value in headers.items()},
+        **{name.lower(): value for name, value in headers.items()},
         "content-length": str(len(body)),
     }
     if url.user is not None:
         sent.setdefault("authorization", f"Basic {b64encode(url.user.encode()).decode()}")
-    for name, value in sent.items():
-        if _BAD_HEADER.search(name + value):
-            raise ValueError(f"the header {name!r} has a line break in it")
-    lines = [
-        (k.encode("latin-1", "replace"), v.encode("latin-1", "replace")) for k, v in sent.items()
-    ]
     try:
-        return h11.Request(method=method, target=url.target, headers=lines)
-    except h11.LocalProtocolError:  # its message would repeat the value, which may be a key
-        raise ValueError("a header of the request is not valid in HTTP") from None
+        return h11.Request(method=method, target=url.target, headers=header_lines(sent))
+    except h11.LocalProtocolError:
+        raise ValueError(BAD_HEADER) from None
 
 
 def _unpacker(encoding: str) -> _Unpacker | None:

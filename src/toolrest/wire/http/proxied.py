@@ -13,11 +13,13 @@ import httpx2
 
 from toolrest.urls import parse_url
 from toolrest.wire.http.transport import (
+    BAD_HEADER,
     Broken,
     HttpResponse,
     Idle,
     ProxyFailed,
     TransportError,
+    header_lines,
 )
 
 
@@ -51,10 +53,16 @@ class Proxied:
             headers = {"authorization": basic, **headers}
         try:
             request = self._client.stream(
-                method, parts.without_query, content=body, headers=headers, extensions=target
+                method,
+                parts.without_query,
+                content=body,
+                headers=header_lines(headers),
+                extensions=target,
             )
             async with request as response:
                 yield cast(HttpResponse, response)
+        except httpx2.LocalProtocolError:
+            raise ValueError(BAD_HEADER) from None
         except httpx2.HTTPError as error:
             raise _translated(error) from None
         except httpx2.InvalidURL as error:

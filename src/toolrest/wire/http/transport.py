@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
+
+BAD_HEADER: Final = "a header of the request is not valid in HTTP"
+"""A library's own message would repeat the value, which may be a key."""
+_BREAK: Final = re.compile(r"[\r\n\0]")
 
 
 class TransportError(Exception):
@@ -52,3 +57,14 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
+
+
+def header_lines(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as they are sent; ValueError for one that could carry another."""
+    for name, value in headers.items():
+        if _BREAK.search(name + value):
+            raise ValueError(f"the header {name!r} has a line break in it")
+    return [
+        (name.encode("latin-1", "replace"), value.strip(" \t").encode("latin-1", "replace"))
+        for name, value in headers.items()
+    ]
