@@ -36,6 +36,18 @@ TOKENS = {
     "slack": "xoxb-1234567890-" + letters(24),
     "google": "AIza" + letters(35),
     "jwt": f"eyJ{letters(30)}.eyJ{letters(60)}.{letters(43)}",
+    "gitlab runner": "glrt-" + letters(20),
+    "hugging face": "hf_" + letters(34),
+    "groq": "gsk_" + letters(52),
+    "xai": "xai-" + letters(80),
+    "perplexity": "pplx-" + letters(48),
+    "nvidia": "nvapi-" + letters(64),
+    "replicate": "r8_" + letters(37),
+    "docker": "dckr_pat_" + letters(27),
+    "google client": "GOCSPX-" + letters(28),
+    "google access": "ya29." + letters(180),
+    "shopify": "shpat_" + "0123456789abcdef" * 2,
+    "age": "AGE-SECRET-KEY-1" + "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"[:29] * 2,
     "key": KEY,
     "key in JSON": KEY.replace("\n", "\\n"),
     "key cut off": KEY[:200],
@@ -133,7 +145,10 @@ WORDS = st.text(string.ascii_letters + "-_./:@ \n", max_size=60)
 @given(
     st.lists(
         st.one_of(
-            WORDS, st.sampled_from(["sk-", "task-", "AKIA", "npm_config_", "eyJ", "https://"])
+            WORDS,
+            st.sampled_from(
+                ["sk-", "task-", "AKIA", "hf_", "xai-", "ya29.", "npm_config_", "eyJ", "https://"]
+            ),
         )
     )
 )
@@ -148,6 +163,8 @@ def test_the_manual_and_code_about_keys_are_no_keys() -> None:
         "-----BEGIN CERTIFICATE-----\n" + KEY_BODY + "\n-----END CERTIFICATE-----",
         "sk-learn-is-a-long-name-of-1-package",
         "postgres://localhost/db and user:pass@host",
+        "hf_hub_download gsk_short xai-grok-4-fast-reasoning pplx-70b-online nvapi-key r8_short",
+        "dckr_pat_of_the_user GOCSPX-what ya29.is-no-token AGE-SECRET-KEY-1-and-more",
         "ghp_short npm_config_registry xoxb-words-only AKIAISNOTENOUGH",
     ):
         assert find_tokens(text) == [], text

@@ -51,6 +51,19 @@ def test_nothing_is_expanded(tmp_path: Path, new: str) -> None:
     assert path.read_text() == f"a {new}{new} c"
 
 
+def test_edits_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
+    """Failed before: it was tried, and a few edits in a row took all the memory there is."""
+    path = tmp_path / "f"
+    path.write_text("ab" * 1000)
+    doubling = {"old_string": "a", "new_string": "a" * 512, "replace_all": True}
+    with pytest.raises(EditError, match=r"^the file would be [\d,]+ characters long at edit 2,"):
+        edit(path, edits=[doubling] * 40)
+    path.write_text("a" * 1_100_000)
+    with pytest.raises(EditError, match="occurs more than 1,000,000 times"):
+        edit(path, old_string="a", new_string="", replace_all=True)
+    assert path.stat().st_size == 1_100_000
+
+
 def test_edits_build_on_each_other_and_are_all_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("a b c")

@@ -289,3 +289,60 @@ def test_lines_of_other_shells_are_not_understood(shell: str) -> None:
     """On the tree before this every line was judged as one of bash."""
     assert in_shell("ls", shell).kind == CommandClass.UNKNOWN
     assert look([f"{shell}.exe", "/c", "dir"]).kind == CommandClass.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git submodule foreach 'rm -rf ~'",
+        "git submodule foreach --recursive rm -rf /",
+        "git bisect run rm -rf ~",
+        "git rebase --exec='rm -rf ~' HEAD~1",
+        "git rebase -x 'rm -rf ~' HEAD~1",
+        "git difftool -x 'rm -rf ~'",
+        "git grep -O'rm -rf ~' x",
+        "git -C sub -c alias.x='!rm -rf ~' x",
+        "git -c core.pager='rm -rf ~' log",
+        "git -c filter.x.clean='rm -rf ~' add .",
+        "GIT_PAGER='rm -rf ~' git -p log",
+        "EDITOR='rm -rf ~' git commit",
+        "tar xf x --to-command='rm -rf ~'",
+        "tar cf x --checkpoint=1 --checkpoint-action=exec='rm -rf ~' y",
+        "tar -I 'rm -rf ~' -cf x y",
+        "rsync -e 'rm -rf ~' x y:",
+        "scp -oProxyCommand='rm -rf ~' a x:",
+        "man -P 'rm -rf ~' ls",
+        "fd . / -x rm -rf {}",
+        "unshare -r --mount rm -rf /",
+        "nsenter --target 1 --mount rm -rf /",
+        "systemd-run --user --unit x rm -rf ~",
+        "ls | entr -r rm -rf ~",
+        "find / -exec rm -f {} +",
+        "find ~ -execdir /bin/rm {} ;",
+    ],
+)
+def test_a_danger_among_a_programs_options_is_seen(line: str) -> None:
+    """Failed before: to full access they were programs like any other."""
+    assert look(line).kind == CommandClass.DANGEROUS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git submodule foreach",
+        "git submodule foreach 'git fetch || :'",
+        "git bisect run make test",
+        "git rebase -x 'make test' main",
+        "git -c alias.st=status st",
+        "git -c core.editor=true rebase --continue",
+        "git commit -m 'rm -rf ~'",
+        "GIT_EDITOR=true git rebase --continue",
+        "tar -I zstd -cf x.tar.zst src",
+        "rsync -e 'ssh -p 22' -a . h:",
+        "fd -e py -x wc -l",
+        "unshare -r make",
+        "find . -name '*.o' -exec rm {} +",
+    ],
+)
+def test_what_programs_are_told_to_run_every_day_is_no_danger(line: str) -> None:
+    assert look(line).kind == CommandClass.RUNS

@@ -10,6 +10,7 @@ lines in the file are.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -88,6 +89,9 @@ _ALL = ("replaceAll", "replace_all")
 _DRY = ("dryRun", "dry_run")
 _LISTED = 5
 _COUNTED = 10_000
+_MOST = 1_000_000
+_LARGEST = 128 << 20
+"""Characters that a file may grow to: a few edits that each double it would fill any memory."""
 
 
 class Edit(NamedTuple):
@@ -211,9 +215,20 @@ def edited(
             continue
         if len(spans) > 1 and not edit.replace_all:
             raise _not_unique(text, spans, at)
+        _refuse_growth(text, edit, spans, at)
         text = _replaced(text, edit.new, spans)
         total += len(spans)
     return text, total
+
+
+def _refuse_growth(text: str, edit: Edit, spans: list[tuple[int, int]], at: str) -> None:
+    if len(spans) > _MOST:
+        raise EditError(f"old_string{at} occurs more than {_MOST:,} times: change it by a command")
+    size = len(text) + len(spans) * (len(edit.new) - len(edit.old))
+    if size > max(len(text), _LARGEST):
+        raise EditError(
+            f"the file would be {size:,} characters long{at}, and {_LARGEST:,} is the most"
+        )
 
 
 def _loose(text: str, edit: Edit, at: str) -> Loose | None:
@@ -235,7 +250,8 @@ def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:
         if spans or "\r" not in text:
             return spans
     # Compare with every ending as LF, then count the CRs back in.
-    shrunk = [start - index for index, (start, _) in enumerate(_find_all(text, "\r\n"))]
+    endings = re.finditer("\r\n", text)
+    shrunk = [ending.start() - index for index, ending in enumerate(endings)]
     return [
         (start + bisect_left(shrunk, start), stop + bisect_left(shrunk, stop))
         for start, stop in _find_all(_plain(text), _plain(edit.old), edit.replace_all)
@@ -250,7 +266,8 @@ def _find_all(text: str, part: str, apart: bool = True) -> list[tuple[int, int]]
     """Spans of a part; overlapping ones count too unless `apart`, to prove it unique."""
     spans: list[tuple[int, int]] = []
     at = text.find(part)
-    while at >= 0 and (apart or len(spans) < _COUNTED):
+    most = _MOST + 1 if apart else _COUNTED
+    while at >= 0 and len(spans) < most:
         spans.append((at, at + len(part)))
         at = text.find(part, at + (len(part) if apart else 1))
     return spans

@@ -50,7 +50,7 @@ def _rm_elsewhere(simple: Simple, options: Options, place: WorkingDirs) -> Dange
 
 
 def _find(simple: Simple, place: WorkingDirs) -> Danger | None:
-    if "-delete" not in simple.argv:
+    if not _deletes(simple.argv):
         return None
     for index in find_starts(simple):
         text, mark = simple.argv[index], simple.mark(index)
@@ -67,6 +67,16 @@ def _find(simple: Simple, place: WorkingDirs) -> Danger | None:
         if critical_target(start, 0, place):
             return Danger("find_delete_critical_target", f"find -delete of all of {start!r}")
     return None
+
+
+def _deletes(argv: tuple[str, ...]) -> bool:
+    if "-delete" in argv:
+        return True
+    runs = (place for place, word in enumerate(argv[:-1]) if word.startswith(("-exec", "-ok")))
+    return any(argv[place + 1].rpartition("/")[2] in _REMOVERS for place in runs)
+
+
+_REMOVERS = wordset("rm unlink shred")
 
 
 def _mv(simple: Simple, place: WorkingDirs) -> Danger | None:

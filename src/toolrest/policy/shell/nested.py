@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from toolrest.policy.shell.run_later import run_later
 from toolrest.policy.shell.script import UNREADABLE, Simple
 from toolrest.policy.shell.special_commands import WRAPPERS, XARGS, Wrapper, found_by, hidden_script
 from toolrest.policy.shell.words import KEYWORDS, assigns, is_calm, wordset
@@ -65,6 +66,12 @@ def unwrap(simple: Simple) -> Unwrapped | None:
         return _generic(simple, name, wrapper)
     if name in _RUNNERS:
         return _runner(simple, _RUNNERS[name])
+    later = tuple(
+        Inner(script=one) if isinstance(one, str) else _found_by(simple, one, len(simple.argv), "")
+        for one in run_later(name, simple)
+    )
+    if later:
+        return Unwrapped(later)
     hidden = hidden_script(simple)
     return _opaque(hidden) if hidden else None
 

@@ -89,6 +89,18 @@ WRAPPERS: dict[str, Wrapper] = {
         wordset("--timeout --wait --conflict-exit-code"), 1, script="c"),
     "script": Wrapper("aefqr", "BEIOTm", wordset("--quiet --append --flush --return"),
         wordset("--log-out --log-in"), script="c"),
+    "unshare": Wrapper("fhimnprTuUcC", "SGRw", wordset(
+        "--fork --map-root-user --map-current-user --mount --uts --ipc --net --pid --user --cgroup"
+        " --time --keep-caps --mount-proc --kill-child")),
+    "nsenter": Wrapper("aFmuinpUCTrwZ", "tSG", wordset(
+        "--all --mount --uts --ipc --net --pid --user --cgroup --time --no-fork --root --wd"),
+        wordset("--target")),
+    "systemd-run": Wrapper("dGPqSt", "EHMpu", wordset(
+        "--user --system --scope --pty --pipe --quiet --wait --collect --no-block --same-dir"
+        " --remain-after-exit --send-sighup --no-ask-password"),
+        wordset("--unit --property --setenv --slice --uid --gid --description --nice --machine"
+        " --host --working-directory --on-active --on-boot --on-calendar --timer-property")),
+    "entr": Wrapper("acdnprsz"),
     "busybox": Wrapper(),
     "toybox": Wrapper(),
 }  # fmt: skip

@@ -27,6 +27,7 @@ from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell.other_shells import UNLIKE, unread_in
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.place import CdTracker, WorkingDirs, variables_of
+from toolrest.policy.shell.run_later import VARIABLES
 from toolrest.policy.shell.script import MAY_BE_EMPTY, Script, Simple
 from toolrest.policy.shell.special_commands import hidden_value, printed
 from toolrest.policy.shell.words import is_calm, split_program
@@ -173,7 +174,7 @@ class Judge:
         if simple.marks:
             self.plain = False
         if simple.assignments:
-            self._assignments(simple, segment)
+            self._assignments(simple, segment, place, at)
         if simple.argv:
             self._program(simple, segment, place, at)
         if simple.marks and any(mark & MAY_BE_EMPTY for mark in simple.marks[1:]):
@@ -215,7 +216,7 @@ class Judge:
             if found.kind >= CommandClass.DANGEROUS:
                 segment.raise_to(found.kind, found.rule, found.why)
 
-    def _assignments(self, simple: Simple, segment: Segment) -> None:
+    def _assignments(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         self.plain = False
         for name, value, mark in simple.assignments:
             if mark or not is_calm(name, value):
@@ -224,6 +225,8 @@ class Judge:
             if hidden_value(name, value):
                 why = f"what {name} is set to may be run later"
                 segment.raise_to(CommandClass.UNKNOWN, "unknown.assignment", why)
+            if name in VARIABLES and not mark:
+                self.script(value, place, at.depth + 1)
 
     def _program(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         if simple.mark(0):
@@ -299,6 +302,8 @@ class Judge:
             touches = TOUCHES.get(name)
             touch = touches(simple, place) if touches is not None else None
             if touch is not None:
+                segment.reads += tuple(touch.reads)
+                segment.writes = tuple(touch.writes)
                 segment.connects = tuple(touch.connects)
         self._inners(simple, unwrapped, place.moved(()) if unwrapped.moved else place, at)
 
