@@ -127,7 +127,7 @@ class Tool:
     """It only asks the user, so it is not offered where no question can be shown."""
 
     capability: str = ""
-    """What this tool is one of several forms of: `[tools] disabled` switches all of them off.
+    """The capability that this tool is one form of: `[tools] disabled` switches off all its forms.
 
     A part of it (`run commands/input`) goes off with it, and may be switched off alone.
     """
@@ -217,7 +217,7 @@ class Tool:
         return None
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
-        """Names besides its own that hooks' matchers may know such a call by."""
+        """Other names by which the matchers of hooks may name such a call."""
         known = ("Bash",) if self.group == "shell" else ()
         return (*known, "Write", "Edit") if effects.writes else known
 
