@@ -33,7 +33,7 @@ _NAMED_LINES = 5
 
 
 class Indentation(Parameters):
-    """The limits of the block around the anchor line."""
+    """How far the block around the anchor line reaches."""
 
     anchor_line: int | None = param(
         default=None, ge=0, description="Line in the wanted block; `offset` when left out."
