@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.memory import Memory
     from toolrest.gate.approval.request import ApprovalRequest, Review
-    from toolrest.gate.approval.user_questions import Questions, UserQuestion
+    from toolrest.gate.approval.user_questions import QuestionChannel, UserQuestion
     from toolrest.gate.bus import Bus
     from toolrest.gate.output.limiter import Collector, Limit, Limiter
     from toolrest.gate.output.redact import Redactor, StreamRedactor
@@ -79,7 +79,7 @@ class Services(Struct):
     policy: Mode = "on-request"
     legacy_encoding: str | None = None
     known: UserRules | None = None
-    questions: Questions | None = None
+    questions: QuestionChannel | None = None
     mcp: Any = None
     agents: Any = None
     accounting: Any = None

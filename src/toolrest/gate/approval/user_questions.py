@@ -84,7 +84,7 @@ UserAnswers: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 OnQuestion: TypeAlias = "Callable[[UserQuestions], UserAnswers | Awaitable[UserAnswers]]"
 
 
-class Questions:
+class QuestionChannel:
     """The session's channel for questions that the user answers with text."""
 
     def __init__(

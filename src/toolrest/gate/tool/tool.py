@@ -42,7 +42,7 @@ class Grammar(Struct, frozen=True):
     """The grammar itself, or the regular expression."""
 
 
-class Question(Struct, frozen=True):
+class ToolQuestion(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
     `purpose` is what the model says the call is for; `changes` is the diff as events have it.
@@ -204,9 +204,9 @@ class Tool:
 
         return tuple(needs_of(effects, self, fingerprint, leaves=True))
 
-    def question(self, args: Any, ctx: Context) -> Question:
+    def question(self, args: Any, ctx: Context) -> ToolQuestion:
         """The tool's part of an approval request, besides the arguments."""
-        return Question()
+        return ToolQuestion()
 
     async def run(self, args: Any, ctx: Context) -> Any:
         """Run the call. Return text, a ToolOutput or any JSON value; RespondToModel on failure."""

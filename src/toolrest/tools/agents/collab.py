@@ -38,7 +38,7 @@ def is_final(status: Status) -> bool:
     return isinstance(status, dict) or status in FINAL_WORDS
 
 
-class Agents(Protocol):
+class SubAgentControl(Protocol):
     """The sub-agents of a session, as these tools use them (`Context.agents`)."""
 
     @property

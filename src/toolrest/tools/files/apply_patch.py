@@ -11,7 +11,7 @@ from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed
@@ -146,7 +146,7 @@ class ApplyPatch(Tool):
             return await ctx.in_thread(dry_run, request, ctx)
         return await ctx.in_thread(apply, request, ctx.cwd, ctx)
 
-    def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
+    def question(self, args: str | Mapping[str, Any], ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return patch_question(ctx.cwd, ctx)
 
@@ -260,12 +260,12 @@ def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
     raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
-def patch_question(cwd: str, ctx: Context) -> Question:
+def patch_question(cwd: str, ctx: Context) -> ToolQuestion:
     """The approval question: the diff of every file that the patch changes, nothing left out."""
     from toolrest.patch.report.changes import changes
 
     found = list(changes(ctx.memo.get("records", ())))
-    return Question(
+    return ToolQuestion(
         cwd=cwd,
         diff="\n".join(map(_shown, found)),
         changes={change.path: change.to_event() for change in found},

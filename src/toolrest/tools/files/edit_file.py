@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -89,7 +89,7 @@ class EditFile(Tool):
         """Make all edits or none, and show them."""
         return await ctx.in_thread(_edit, args, ctx)
 
-    def question(self, args: Request, ctx: Context) -> Question:
+    def question(self, args: Request, ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return apply_patch.patch_question(ctx.cwd, ctx)
 

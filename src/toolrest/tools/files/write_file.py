@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -55,7 +55,7 @@ class WriteFile(Tool):
         """Write the file and say whether it is new."""
         return await ctx.in_thread(_write, _request(args, self.name), ctx)
 
-    def question(self, args: Args, ctx: Context) -> Question:
+    def question(self, args: Args, ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return apply_patch.patch_question(ctx.cwd, ctx)
 

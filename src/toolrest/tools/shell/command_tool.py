@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
@@ -212,14 +212,14 @@ class CommandTool(Tool):
         # Hooks' matchers know patches by the name of Codex's tool.
         return names if effects.runs else (*names, "apply_patch")
 
-    def question(self, args: Any, ctx: Context) -> Question:
+    def question(self, args: Any, ctx: Context) -> ToolQuestion:
         """The argument vector and the folder, or the patch as a diff."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_question(patch.cwd, ctx)
         launch = self.launch(args, ctx)
         purpose = getattr(args, "description", None) or ""
-        return Question(
+        return ToolQuestion(
             launch.argv,
             launch.cwd,
             purpose=purpose,

@@ -8,7 +8,7 @@ from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
@@ -83,9 +83,9 @@ class WriteStdin(Tool):
             return Decision(Answer.ALLOW, "session.poll")
         return None
 
-    def question(self, args: Args, ctx: Context) -> Question:
+    def question(self, args: Args, ctx: Context) -> ToolQuestion:
         """The input, and the command that gets it."""
-        return Question(("write_stdin", str(args.session_id), args.chars))
+        return ToolQuestion(("write_stdin", str(args.session_id), args.chars))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and return the output."""
