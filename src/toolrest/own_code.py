@@ -74,7 +74,7 @@ def child_environment(environ: Mapping[str, str], roots: Iterable[str]) -> dict[
 
 
 class Safe:
-    """Separates folders that tools may write from the others."""
+    """Tells folders that tools may write from the others."""
 
     def __init__(self, roots: Iterable[str]) -> None:
         self._roots = _closed(os.path.realpath(root) for root in roots)
@@ -108,7 +108,7 @@ def folders_in(folders: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def real_path(path: str) -> str:
-    """As `os.path.realpath` says it, from the kernel: asked about all of PATH for every command."""
+    """`os.path.realpath`, but quick, from the kernel: every command asks about all of PATH."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (OSError, ValueError):

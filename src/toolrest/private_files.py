@@ -210,7 +210,7 @@ def is_locked(path: str) -> bool:
 _SECOND = 10**9
 _FIRST_TIME = 1_000_000_000
 PLACEHOLDER_TIMES = 1 << 20
-"""How many times of change mean a placeholder; each home has one of them."""
+"""The number of times of change that mean a placeholder; each home has one of them."""
 
 
 def placeholder_time(number: int) -> int:
@@ -230,7 +230,7 @@ def is_placeholder(path: str) -> bool:
 
 
 def is_placeholder_entry(path: str, info: os.stat_result) -> bool:
-    """The same, for an entry whose status is known."""
+    """`is_placeholder` for an entry whose status is known."""
     number, odd = divmod(info.st_mtime_ns - _FIRST_TIME * _SECOND, 2 * _SECOND)
     if odd or not 0 <= number < PLACEHOLDER_TIMES:
         return False

@@ -55,7 +55,7 @@ class Config(Struct, eq=False, dict=True):
     sources: Mapping[Key, str] = field(default_factory=dict)
     """The source of each value by its key; those that are missing are defaults."""
     from_files: bool = False
-    """Whether the user's files were read: settings, rules and stored grants count together."""
+    """Whether the user's files were read; only then do their rules and stored grants count."""
     rules_folders: tuple[str, ...] = ()
     """Folders of trusted projects whose rules files count, outermost first."""
     external: bool = False

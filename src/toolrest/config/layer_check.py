@@ -33,7 +33,7 @@ USER_FILE_ONLY = frozenset({"projects", "profiles"})
 _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
 _GLOB_LISTS = (("hidden_paths",), ("paths", "unhide"))
 _AUDIT = ("tool_security", "audit_log_path")
-"""Its last `/` says that it is a folder."""
+"""A path whose trailing `/` means a folder, so it is kept."""
 _PATHS = (_AUDIT, ("model_instructions_file",))
 
 

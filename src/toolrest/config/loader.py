@@ -221,7 +221,7 @@ def _assemble(
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
     notes = [*warnings, *merged.warnings, *_loose_files(layers)]
     config = Config(settings, start.home, start.workspace, level, (), files, sources)
-    family = config.family  # Now, so that a row or name that cannot be used fails at the start.
+    family = config.family  # Evaluated now, so that an invalid family fails at the start.
     if settings.model and not settings.model_family and family.name == UNKNOWN.name:
         notes.append(no_family(settings.model))
     config.warnings = tuple(notes)

@@ -69,7 +69,7 @@ def distrust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
 
 
 def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
-    """Revoke trust, also where a folder above would still give it; returns the path."""
+    """Revoke trust, also that of a folder above; returns the path."""
     from toolrest.config.write import edit_user_file
 
     folder, where = real_path(path), _home(home)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.memory import Memory
     from toolrest.gate.approval.request import ApprovalRequest, Review
-    from toolrest.gate.approval.user_questions import Questions, UserQuestion
+    from toolrest.gate.approval.user_questions import QuestionChannel, UserQuestion
     from toolrest.gate.bus import Bus
     from toolrest.gate.output.limiter import Collector, Limit, Limiter
     from toolrest.gate.output.redact import Redactor, StreamRedactor
@@ -79,7 +79,7 @@ class Services(Struct):
     policy: Mode = "on-request"
     legacy_encoding: str | None = None
     known: UserRules | None = None
-    questions: Questions | None = None
+    questions: QuestionChannel | None = None
     mcp: Any = None
     agents: Any = None
     accounting: Any = None
@@ -114,7 +114,7 @@ class Services(Struct):
 
 
 class Context(Generic[Deps]):
-    """The view of one call. A tool that takes a parameter of this type is handed it.
+    """What a tool can use during one call; a parameter of this type gets it.
 
     `Context[Deps]` gives `deps` its type: what the host program passed as `deps=`.
     """
@@ -193,12 +193,12 @@ class Context(Generic[Deps]):
 
     @property
     def pool(self) -> Any:
-        """The session's MCP pool itself, for the tools that are its way through the gate."""
+        """The session's MCP pool, past the gate: for the tools of servers themselves."""
         return self._services.mcp_pool()
 
     @property
     def accounting(self) -> Any:
-        """The session's count of tokens, for agents that work for it; None without a session."""
+        """The session's count of tokens, to which sub-agents add theirs; None without a session."""
         return self._services.accounting
 
     @property
@@ -253,7 +253,7 @@ class Context(Generic[Deps]):
 
     @property
     def writable_files(self) -> PathPolicy:
-        """The path policy for writes: the session's, or once approved one without its roots."""
+        """The path policy for writes: the session's, or after an approval one without its roots."""
         if not self.outside:
             return self.files
         if self._services.outside_files is None:
@@ -277,7 +277,7 @@ class Context(Generic[Deps]):
         return self._services.redactor.redact(text)
 
     def collector(self, ceiling: int | None = None) -> Collector:
-        """Gathers an output that comes in pieces: bounded memory, exact totals, a spill file."""
+        """Collect an output that comes in pieces: bounded memory, exact totals, a spill file."""
         if self._services.limiter is None:
             from toolrest.gate.output.limiter import Collector
 

@@ -105,7 +105,7 @@ async def run_in_thread(
 
 
 async def _settled(future: asyncio.Future[T], seconds: float) -> bool:
-    """Wait for a future, at most so long, however often the waiting task is cancelled."""
+    """Wait for a future with a time limit, even when the waiting task is cancelled."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while not future.done() and (left := end - loop.time()) > 0:

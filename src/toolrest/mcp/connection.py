@@ -28,7 +28,7 @@ State: TypeAlias = Literal["configured", "starting", "ready", "degraded", "faile
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 30.0
 TRIES = 5
-"""Tries to reconnect by itself; after these only on request."""
+"""Automatic attempts to reconnect; after these only on request."""
 _STEADY = 30.0
 _HASTY = 2.0
 _CLOSING = 3.0
@@ -175,7 +175,7 @@ class Connection:
         return "" if denial is None else f"[toolrest] {denial.note}"
 
     async def pages(self, method: str, key: str) -> list[object]:
-        """Every entry of one of the server's lists."""
+        """All entries of one of the server's lists."""
         talk = await self.ready()
         return await talk.pages(method, key, self.server.row.tool_timeout_sec)
 

@@ -42,7 +42,7 @@ _TOO_LARGE: Final = re.compile(r"exceeded the (\d+) byte limit|has more than ([\
 
 
 class Talk:
-    """An open session with a server."""
+    """An open MCP session with a server."""
 
     def __init__(
         self, session: ClientSession, dispatcher: JSONRPCDispatcher[Any], server: Server

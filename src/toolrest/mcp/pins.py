@@ -50,12 +50,12 @@ class Changes(Struct, frozen=True):
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """The tools that are not approved as they are now."""
+        """The new and changed tools, which need approval."""
         return (*self.added, *self.changed)
 
 
 class Pins(Struct):
-    """Every pin of the user, in one 0600 file."""
+    """The pins of a user, in one 0600 file."""
 
     path: str
     _pins: dict[str, Pin] = field(default_factory=dict)

@@ -27,7 +27,7 @@ _LONGEST_NAME = 64
 
 
 class Server(Struct, frozen=True):
-    """One server as it will be started or reached. `row` has its settings as written.
+    """A configured server, ready to be started or reached. `row` has its settings as written.
 
     `problem` is the reason why it can never be used as configured.
     """

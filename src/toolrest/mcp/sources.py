@@ -43,7 +43,7 @@ _SETTINGS = (
     *("justfile", "Cargo.toml", "go.mod", "Gemfile"),
 )
 _SKIPPED = (".git", "__pycache__")
-"""Folders without sources; servers get a folder of their own for compiled files."""
+"""Folders that hold no sources; compiled files go to a folder of each server's own."""
 _ENVIRONMENTS = (".venv", "venv", ".tox", ".nox")
 _LISTS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH")
 _FOLDER_OPTIONS = ("--directory", "-C", "--prefix", "--cwd", "--dir")

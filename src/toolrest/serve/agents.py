@@ -28,7 +28,7 @@ def serve_mcp(agent: Agent[Any]) -> None:
 
 
 def serve_acp(agent: Agent[Any]) -> None:
-    """Be the agent of the editor that started this program (Agent Client Protocol).
+    """Serve an agent to the editor that started this program (Agent Client Protocol).
 
     The editor's folder is the workspace, and its user answers approvals. With the agent's `home`
     its sessions can be loaded again.

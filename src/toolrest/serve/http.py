@@ -57,7 +57,7 @@ def new_token(path: str) -> str:
 
 
 class BearerOnly:
-    """Answers 401 to whatever does not carry the token; nothing behind it sees such a request."""
+    """ASGI middleware that answers 401 to requests without the bearer token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -83,7 +83,7 @@ def _normal(header: bytes) -> bytes:
 
 
 def check_names(host: str, allowed: Sequence[str]) -> None:
-    """Refuse names that are none, and an address that no client could call by its name."""
+    """Refuse invalid host names, and a wildcard address without a name for clients."""
     for name in allowed:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"--allow-host takes a host's name, or NAME:PORT, not {name!r}")

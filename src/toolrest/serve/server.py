@@ -46,14 +46,14 @@ _PROGRESS_SECONDS: Final = 0.2
 
 
 class NoRoots(Exception):
-    """The client declares roots, and they have to be listed first."""
+    """Raised when the client's roots have to be listed first."""
 
 
 class ToolServer:
-    """Sessions and running calls of one served workspace. `open` makes a session from settings.
+    """The MCP server of one workspace: its sessions and running calls.
 
-    Clients whose roots leave the same folders share a session, and so its programs, as all of
-    them act for the person who started the server.
+    `open` makes a session from settings. Clients whose roots leave the same folders share a
+    session, and so its programs, as all of them act for the person who started the server.
     """
 
     def __init__(self, config: Config, workspace: str, open_session: Open) -> None:

@@ -14,7 +14,7 @@ _LONGEST_LINE = 50 * 1024 * 1024
 
 
 async def tools_over_stdio(tools: ToolServer) -> None:
-    """Serve tools to the MCP client that started this process, until it leaves."""
+    """Serve tools to the MCP client that started this process, until it disconnects."""
     # The SDK takes half a second to load.
     from mcp.server.stdio import stdio_server
 
@@ -27,7 +27,7 @@ async def tools_over_stdio(tools: ToolServer) -> None:
 
 
 async def editor_over_stdio(agent: EditorAgent) -> None:
-    """Be the agent of the editor that started this process, until it leaves."""
+    """Serve as the agent of the editor that started this process, until it disconnects."""
     # As above.
     from acp import run_agent
 

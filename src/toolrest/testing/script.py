@@ -64,7 +64,7 @@ class LocalShell(Struct):
 
 
 class Raw(Struct):
-    """Any Responses item, as it is (Responses and in process only)."""
+    """Any Responses item, sent as it is (Responses API and `ScriptedModel` only)."""
 
     item: JSONObject
 
@@ -86,7 +86,7 @@ class Cut(Struct):
 
 
 class Pause(Struct):
-    """A silence of so many seconds."""
+    """A silence in the stream, in seconds."""
 
     seconds: float
 
@@ -104,7 +104,7 @@ class Incomplete(Struct):
 
 
 def context_full(message: str = "Your input exceeds the context window of this model.") -> Fail:
-    """The failure that every API has for a history that is too long."""
+    """The error of each API for a history that is too long."""
     return Fail(400, "context_length_exceeded", message)
 
 

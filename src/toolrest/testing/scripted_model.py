@@ -59,7 +59,7 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
 
 
 class ScriptedModel:
-    """Implements `toolrest.wire.model.Model` from a script; `requests` holds what was asked.
+    """A `Model` that replies from a script, without a server; `requests` holds its requests.
 
     `wire` only sets the form in which tools are rendered. Each request's items are copied as they
     were when it was made.

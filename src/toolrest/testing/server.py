@@ -51,7 +51,7 @@ class Recorded(Struct):
 
 
 class ScriptedServer:
-    """Serves a script; each request for an answer takes the next reply.
+    """A model server on loopback that replies from a script; each request takes the next reply.
 
     Requests that the real APIs would refuse (a call without its output, an output without its
     call, changed thinking) are answered 400 and noted in `refused`; they take no reply. Use
@@ -290,7 +290,7 @@ def _document(status: int, body: JSONObject, more: str = "") -> bytes:
 
 
 class _Thread:
-    """A loop of its own, for callers that have none."""
+    """An event loop in a thread, for callers without one."""
 
     def __init__(self, server: ScriptedServer) -> None:
         self._server = server

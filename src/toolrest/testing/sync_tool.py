@@ -49,7 +49,7 @@ class SyncTool(Tool):
 
 
 def test_sync_tool() -> Tool:
-    """The tool, for `Toolrest(tools=[test_sync_tool()])`."""
+    """A tool whose calls wait for each other: `Toolrest(tools=[test_sync_tool()])`."""
     return SyncTool()
 
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from toolrest.tools.web.webfetch import WebOptions
 
 SMALL_WINDOW: Final = 16_384
-"""Models with a window of at most so many tokens get the small set by default."""
+"""Tokens of the largest context window that gets the small set of tools by default."""
 
 TOOL: Final = "tool:"
-"""Before a name in `[tools]`: the tool of that name, and not the group."""
+"""The prefix that makes a name in `[tools]` mean the tool and not the group of that name."""
 
 
 class ToolParts(Struct):
-    """What a session has for its tools; `Tool.build` takes what it needs."""
+    """The parts of a session that built-in tools are made from, by `Tool.build`."""
 
     settings: Tools
     family: Family
@@ -86,7 +86,7 @@ def _hold(wanted: list[str], facts: set[str]) -> bool:
 
 
 def _facts(parts: ToolParts) -> set[str]:
-    """What holds in this session, in the words of `Tool.needs` and `Tool.offered_when`."""
+    """The conditions that this session meets, as `Tool.needs` and `Tool.offered_when` name them."""
     settings, family = parts.settings, parts.family
     files = settings.experimental_tools
     session = {
@@ -126,7 +126,7 @@ def prepared_row(kind: type[Tool]) -> dict[str, Any]:
 
 
 def switched_on(tools: Iterable[Tool], settings: Tools) -> list[Tool]:
-    """What `[tools] enabled` and `disabled` leave, of any tool; `disabled` wins."""
+    """The tools that `[tools] enabled` and `disabled` leave; `disabled` wins."""
     return [tool for tool in tools if is_on(tool, settings)]
 
 
@@ -233,7 +233,7 @@ def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool])
 
 
 def _stub(name: str, row: Mapping[str, Any]) -> Tool:
-    """A built-in tool by what settings may call it."""
+    """A stand-in for a built-in tool, with all that settings may name it by."""
     aliases = tuple(row["aliases"])
     return LazyTool(name, row["group"], Tool, aliases=aliases, capability=row["capability"])
 

@@ -87,7 +87,7 @@ def _settle(future: asyncio.Future[DynamicAnswer], answer: DynamicAnswer) -> Non
 
 
 class DynamicTool(Tool):
-    """One tool of the client's. Runs alone and counts as changing things, unless it says not."""
+    """A tool that the client runs. It runs alone and is mutating unless it says otherwise."""
 
     group: Group = "user"
 
@@ -115,13 +115,13 @@ class DynamicTool(Tool):
         return CANCELLED
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """The client runs it and may refuse; only modes that ask about everything ask first."""
+        """Allow it, as the client may refuse to run it; modes that ask about everything ask."""
         if ctx.approval_policy in _ASKING:
             return None
         return Decision(Answer.ALLOW, "dynamic.client", "the client runs it")
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
-        """Hand the call to the client and wait."""
+        """Pass the call to the client and wait for its answer."""
         call = DynamicCall(ctx.call_id, ctx.turn_id, self.name, args)
         event = DynamicToolCallRequest(
             call_id=ctx.call_id, tool=self.name, arguments=ctx.redact_json(args)

@@ -1,4 +1,4 @@
-"""`get_memory` and `save_memory`: what is worth knowing next time, in files a person can edit.
+"""`get_memory` and `save_memory`: notes for later sessions, in files that the user can edit.
 
 Two Markdown files under `$TOOLREST_HOME/memory`: one for all projects, one for this project. No
 other tool can reach them; every line that is written is an event.
@@ -34,7 +34,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def memory_file(home: str, workspace: str, scope: Scope) -> str:
-    """Where a memory is kept. A project is known by its folder."""
+    """The path of a memory. A project is identified by its folder."""
     folder = os.path.join(home, "memory")
     if scope == "global":
         return os.path.join(folder, "global.md")
@@ -44,7 +44,7 @@ def memory_file(home: str, workspace: str, scope: Scope) -> str:
 
 
 def read_memory(path: str) -> str | None:
-    """What a memory holds, at most as much as fits one; None when there is nothing."""
+    """The content of a memory, up to its size limit; None when there is none."""
     try:
         fd = os.open(path, _READ)
     except OSError:
@@ -76,7 +76,7 @@ def entries(text: str) -> Iterator[str]:
 
 
 class GetMemory(Tool):
-    """Reads what was saved. Touches nothing that other tools can reach."""
+    """`get_memory`. It touches nothing that other tools can reach."""
 
     name = "get_memory"
     description = (
@@ -101,7 +101,7 @@ class GetMemory(Tool):
         )
 
     async def run(self, args: Args, ctx: Context) -> JSONObject:
-        """One memory by its id, or all that there are."""
+        """Return one memory by its id, or all of them."""
         wanted = args.memory_id.strip() if args.memory_id else None
         found: list[JSONObject] = []
         for scope in SCOPES if wanted is None else [s for s in SCOPES if s == wanted]:
@@ -118,7 +118,7 @@ class GetMemory(Tool):
 
 
 class SaveMemory(Tool):
-    """Adds a note. One for all projects always needs the user's approval."""
+    """`save_memory`. A note for all projects always needs the user's approval."""
 
     name = "save_memory"
     description = (
@@ -156,7 +156,7 @@ class SaveMemory(Tool):
         return Decision(Answer.ASK, "memory.global", reason, what="write")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Write it down, and say so."""
+        """Save the note."""
         text = _CONTROLS.sub(" ", ctx.redact(args.text.replace("\r\n", "\n"))).strip()
         if not text:
             raise RespondToModel("text must not be empty", kind="input_invalid", fields=("text",))

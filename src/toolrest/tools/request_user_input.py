@@ -1,4 +1,4 @@
-"""`request_user_input`: the model asks the person one or a few questions and waits."""
+"""`request_user_input`: the model asks the user questions and waits for the answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Asked(Parameters):
 
 
 class RequestUserInputTool(Tool):
-    """Blocks its call, not the session, until the user has answered."""
+    """`request_user_input`. The call waits until the user has answered; the session goes on."""
 
     name = "request_user_input"
     description = (
@@ -58,7 +58,7 @@ class RequestUserInputTool(Tool):
         questions: list[Asked] = param(description="The questions, in order.")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Ask; the answers as compact JSON, by the questions' ids."""
+        """Ask, and return the answers as compact JSON by the ids of the questions."""
         asked = [_question(one) for one in args.questions]
         ids = [question.id for question in asked]
         if not asked or len(set(ids)) < len(ids):

@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md` in the places that the user trusts, and `read_skill`.
+"""Skills: folders with a `SKILL.md` in folders that the user trusts, and `read_skill`.
 
 The name and description in a skill's front matter go into an index for the model, which reads the
 rest with `read_skill` when it is needed.
@@ -36,7 +36,7 @@ _FIELD = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?$")
 
 
 class Skill(Struct, frozen=True):
-    """One skill: its name, what it is for, and the file that explains it."""
+    """One skill: its name, its description, and its file."""
 
     name: str
     description: str
@@ -44,12 +44,12 @@ class Skill(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Where its own files are."""
+        """The folder of its files."""
         return os.path.dirname(self.file)
 
 
 class Skills(Struct):
-    """The skills of a session; of two with one name the first place wins."""
+    """The skills of a session; of two with one name the first folder wins."""
 
     found: dict[str, Skill] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ def _row(skill: Skill) -> str:
 
 
 def find_skills(places: Sequence[str], files: PathPolicy) -> Skills:
-    """Look through the places, by way of the path policy. A bad skill is set aside, with why."""
+    """Find the skills in these folders, through the path policy. Invalid ones become problems."""
     skills = Skills()
     seen: set[bytes] = set()
     for place in places:
@@ -112,7 +112,7 @@ def _files(place: str, files: PathPolicy) -> Iterator[str]:
 
 
 def read_skill_file(file: str, files: PathPolicy) -> str:
-    """The text of a skill's file; ValueError when it cannot be had."""
+    """The text of a skill's file; ValueError when it cannot be read."""
     try:
         data = files.read_bytes(file, MOST_BYTES + 1)
     except (OSError, Rejected, RespondToModel) as error:
@@ -180,7 +180,7 @@ _LISTED = 50
 
 
 class ReadSkill(Tool):
-    """Reads skills that were found in trusted places, and no other files."""
+    """`read_skill`: reads the skills that were found in trusted folders, and no other files."""
 
     name = "read_skill"
     description = (
@@ -206,7 +206,7 @@ class ReadSkill(Tool):
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """With the skills of the session."""
+        """Make the tool with the session's skills."""
         return cls(parts.skills)
 
     def effects(self, args: Args, ctx: Context) -> Effects:

@@ -1,4 +1,4 @@
-"""`tool_search`: when other servers' tools would fill the window, a model looks them up instead."""
+"""`tool_search`: find MCP tools by name instead of offering all of them, which fills the window."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _INTRODUCTION = (
 _LINE = 100
 _SHORTEST = 12
 MOST_ROOM = 15_000
-"""Longer descriptions are cut on the way to a model."""
+"""Characters of the description; longer ones would be cut on the way to a model."""
 _WORD = re.compile(r"[a-z0-9]+")
 
 
 class ToolSearch(Tool):
-    """Knows every deferred tool by one line, and loads those that are asked for."""
+    """`tool_search`: has a line for each deferred tool, and loads those that a query matches."""
 
     name = "tool_search"
     group: Group = "mcp_resources"
@@ -50,7 +50,7 @@ class ToolSearch(Tool):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        """What it does, and an index of everything there is, as long as there is room."""
+        """What the tool does, and an index of the deferred tools, as far as there is room."""
         return f"{_INTRODUCTION}\n\n{index(self._tools(), self.room)}"
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
@@ -82,7 +82,7 @@ class ToolSearch(Tool):
 
 
 def _score(words: set[str], name: str, tool: Tool) -> float:
-    """Words in the name count most; a word of the query may also be a part of one."""
+    """Score a tool for a query: words in the name count most, parts of words less."""
     in_name = set(_WORD.findall(name.lower()))
     in_text = set(_WORD.findall(tool.description.lower()))
     score = 3.0 * len(words & in_name) + len(words & in_text)
@@ -94,7 +94,7 @@ def _shown(name: str, tool: Tool) -> JSONObject:
 
 
 def index(tools: list[tuple[str, Tool]], room: int) -> str:
-    """One line a tool, as long as there is room for each: at last only names, and a count."""
+    """A line for each tool as far as there is room, then only names, then a count."""
     names = sum(len(name) + 3 for name, _ in tools)
     width = min((room - names) // max(len(tools), 1), _LINE)
     if width >= _SHORTEST:
@@ -113,6 +113,6 @@ def index(tools: list[tuple[str, Tool]], room: int) -> str:
 
 
 def first_line(text: str, width: int) -> str:
-    """The first sentence or line, cut."""
+    """The first sentence or line, shortened."""
     line = text.split("\n", 1)[0].split(". ", 1)[0]
     return line if len(line) <= width else line[: width - 1] + "…"

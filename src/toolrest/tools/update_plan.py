@@ -21,7 +21,7 @@ class Step(Parameters, extra="forbid"):
 
 
 class UpdatePlan(Tool):
-    """Keeps the plan in the session and emits it as an event."""
+    """`update_plan`: stores the plan in the session and emits it as an event."""
 
     name = "update_plan"
     description = (
@@ -47,7 +47,7 @@ class UpdatePlan(Tool):
         plan: list[Step] = param(description="Every step, in order.")
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Remember the plan and emit it."""
+        """Store the plan and emit it."""
         plan = [as_json(step) for step in args.plan]
         ctx.state["plan"] = {"explanation": args.explanation, "plan": plan}
         ctx.emit(PlanUpdate(explanation=args.explanation, plan=plan))

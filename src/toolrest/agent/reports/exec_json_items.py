@@ -296,7 +296,7 @@ def _state(status: Any) -> JSONObject:
 
 
 def _values(arguments: str) -> Any:
-    """A call's arguments; text that is no JSON (a freeform call's) stays text."""
+    """The arguments of a call; the raw text of a freeform call stays text."""
     try:
         return json.loads(arguments)
     except ValueError:

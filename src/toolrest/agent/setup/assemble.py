@@ -43,7 +43,7 @@ from toolrest.wire.stored_keys import stored_keys
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.pending_store import FileApprovals
-    from toolrest.gate.approval.user_questions import OnQuestion, Questions
+    from toolrest.gate.approval.user_questions import OnQuestion, QuestionChannel
     from toolrest.running.runner import Runner
     from toolrest.tools.shell.sandbox_description import SandboxDescription
     from toolrest.tools.web.web_search import SearchOptions
@@ -185,14 +185,16 @@ def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> 
     return deferring(config, files, session_id, bus)
 
 
-def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:
+def _questions(
+    settings: Settings, bus: Bus, on_question: OnQuestion | None
+) -> QuestionChannel | None:
     """The channel for a model's questions to the user; None without a front end or answers."""
     answers = settings.user_input.answers
     if on_question is None and not answers:
         return None
-    from toolrest.gate.approval.user_questions import Questions
+    from toolrest.gate.approval.user_questions import QuestionChannel
 
-    return Questions(bus, on_question, answers)
+    return QuestionChannel(bus, on_question, answers)
 
 
 def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:

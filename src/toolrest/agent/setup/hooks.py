@@ -51,7 +51,7 @@ def session_hooks(
 
 
 def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A command of the settings with `~/` as the user's home."""
+    """A command of the settings with `~/` replaced by the user's home."""
     home = user_home(environ)
     start = "~" + os.sep
     return tuple(expand_user(word, home) if word.startswith(start) else word for word in argv)

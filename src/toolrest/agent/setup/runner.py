@@ -101,7 +101,7 @@ def standalone_runner(
     hosts: tuple[str, ...] = (),
     backend: Backend | None = None,
 ) -> Runner:
-    """A session's runner without the session; without `network`, with that of a session."""
+    """A runner without a session; without `network`, with the network of a session."""
     files = path_policy(config, config.workspace or os.getcwd())
     session_id = f"sandbox-{uuid.uuid4().hex}"
     confinement = confinement_of(config.value)

@@ -120,15 +120,18 @@ def _may_have_entry_points(folders: Sequence[str]) -> bool:
             continue
         except OSError:
             return True  # an archive, or something else that only a finder can look into
-        for name in names:
-            if name.endswith((".dist-info", ".egg-info")):
-                try:
-                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                        if ENTRY_POINTS.encode() in file.read():
-                            return True
-                except OSError:
-                    continue
+        infos = (name for name in names if name.endswith((".dist-info", ".egg-info")))
+        if any(_names_tools(os.path.join(folder, info, "entry_points.txt")) for info in infos):
+            return True
     return False
+
+
+def _names_tools(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return ENTRY_POINTS.encode() in file.read()
+    except OSError:
+        return False
 
 
 def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:

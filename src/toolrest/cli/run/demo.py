@@ -45,7 +45,7 @@ def command(as_json: bool, live: bool, model: str | None) -> None:
 
 
 def _place() -> str | None:
-    """Where temporary folders go; below /dev nothing can be made writable in a sandbox."""
+    """The folder for temporary folders; nothing below /dev can be writable in a sandbox."""
     usual = os.path.realpath(tempfile.gettempdir())
     return "/tmp" if usual.startswith("/dev/") else None  # noqa: S108
 
@@ -70,7 +70,7 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
 
 
 def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
-    """Settings and an environment in which nothing of the user's own takes part."""
+    """Settings and an environment without anything of the user's."""
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": folder,

@@ -46,7 +46,7 @@ class RunEnd(Struct):
 
     @classmethod
     def of(cls, result: TurnResult) -> RunEnd:
-        """What a turn's result means."""
+        """The end of a run for a turn's result."""
         code = EXIT_CODES.get(result.reason, 1)
         usage = usage_json(result.usage)
         return cls(result.status, result.reason, code, usage, result.denials)
@@ -105,7 +105,7 @@ class ExecOutput:
 
 
 def read_form(path: str, roots: Sequence[str]) -> AnswerForm:
-    """The form of the answer, from the schema in a file; ConfigError when it is none."""
+    """The form of the answer, from the schema in a file; ConfigError when that is invalid."""
     try:
         schema = json.loads(read_named(path, roots))
         form = AnswerForm.of_schema(schema)

@@ -272,7 +272,7 @@ class _Run:
         return session
 
     def _approver(self, config: Config) -> TerminalApprover | None:
-        """The person at the terminal, unless the command line or `on_ask` say otherwise."""
+        """The approver at the terminal, unless an option or `on_ask` says otherwise."""
         if self.task.as_json or self.task.no_ask or config.source("on_ask") != "default":
             return None
         if not is_terminal():

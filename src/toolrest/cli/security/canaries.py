@@ -52,7 +52,7 @@ class Cage(Struct):
     touched: set[str] = field(default_factory=set)
 
     def fill(self) -> None:
-        """Put the bait in its place."""
+        """Write the files that a canary must not read or change."""
         for folder in (self.outside, os.path.join(self.work, ".git", "hooks")):
             os.makedirs(folder, exist_ok=True)
         for path in (os.path.join(self.work, ".env"), os.path.join(self.outside, "keep")):
@@ -60,7 +60,7 @@ class Cage(Struct):
                 file.write(f"TOKEN={self.secret}\n")
 
     def harmed(self) -> bool:
-        """Whether anything is there that should not be, or not there that should."""
+        """Whether a canary has left a trace."""
         return (
             os.listdir(self.outside) != ["keep"]
             or bool(os.listdir(os.path.join(self.work, ".git", "hooks")))
@@ -216,7 +216,7 @@ async def _send(rest: Toolrest, cage: Cage, canary: Canary, config: Config) -> R
 
 
 def _own_denials(rest: Toolrest, config: Config) -> Iterator[Result]:
-    """Results for what the user denies by rule or setting; these calls are explained, not sent."""
+    """Results for the user's own denials; these calls are explained, not sent."""
     for pattern, say in config.value.approvals.tools.items():
         if say != "deny":
             continue

@@ -55,7 +55,7 @@ def editor_agent(choices: Choices) -> EditorAgent:
 
 
 def _can_talk(descriptor: int) -> bool:
-    """Whether it is a pipe, socket or terminal: files and /dev/null cannot be waited for."""
+    """Whether it is a pipe, socket or terminal; asyncio cannot wait for files and /dev/null."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

@@ -67,7 +67,7 @@ class _Elsewhere:
 
 
 def _check_folder(named: str | None, workspace: str) -> None:
-    """A folder that became a link after it was chosen would open another one to the session."""
+    """Refuse a folder that became a link after it was chosen: it could lead anywhere."""
     if named is not None and os.path.isabs(named) and os.path.normpath(named) != workspace:
         raise ConfigError(f"-C {named}: this leads to {workspace}; name that folder itself")
 

@@ -110,7 +110,7 @@ def _facts(server: Server) -> dict[str, Any]:
 async def _settled(
     choices: Choices, name: str | None, asker: OnAsk | None = None
 ) -> list[Connection]:
-    """The servers (or that one), as a session finds them; what was found outlives its end."""
+    """The connections to all servers (or one), each ready or failed; by now closed again."""
     terminal = _terminal()
     rest = choices.open(asker or _asker(terminal))
     # Not entered: that would also start the servers that were not named, and ask about them.

@@ -52,7 +52,7 @@ def command() -> None:
 
 
 class Left(click.Abort):
-    """The person left the questions."""
+    """Raised when the person leaves the set-up."""
 
 
 Load: TypeAlias = Callable[[Mapping[str, Any]], Config]
@@ -222,7 +222,7 @@ class FirstRun:
         return await self._ask(f"Model [{usual}]: " if usual else "Model: ") or usual
 
     async def _works(self, provider: Provider, model: str) -> bool:
-        """Whether it answers one short request; ModelError when the key is refused."""
+        """Whether the model answers a short request; ModelError when the key is refused."""
         self._say(f"  asking {shown(model)} …")
         try:
             await asyncio.wait_for(_asked(provider, model), _PATIENCE)

@@ -46,7 +46,7 @@ class TerminalApprover:
         self._quiet = quiet
 
     def opened(self, session: AgentSession) -> None:
-        """Let the browser answer, too, what this session asks."""
+        """Let the browser answer this session's requests, too."""
         open_control(session)
 
     async def __call__(self, request: ApprovalRequest) -> Review:
@@ -88,7 +88,7 @@ class TerminalApprover:
         return False
 
     async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
-        """The answer, or None when all of it is to be shown."""
+        """The answer; None when the person wants to see the whole request."""
         for key, sentence in (*(() if cut else offered(request)), *DENYING, ("?", "help")):
             self._terminal.say(f"  [{key}] {sentence}")
         while (typed := await self._terminal.typed("Run it? ")) in (PASTED, "?"):

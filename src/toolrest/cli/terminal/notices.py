@@ -62,7 +62,7 @@ async def ask_trust(terminal: Terminal, workspace: str) -> None:
 
 
 async def typed_answer(terminal: Terminal, prompt: str) -> str:
-    """What the person types, in small letters; a paste is no answer, nor is what came before."""
+    """The typed line in lower case; pasted text and type-ahead do not count."""
     while (typed := await terminal.typed(prompt)) == PASTED:
         terminal.say("A paste does not answer this; type it.")
     return (typed or "").strip().lower()
@@ -77,7 +77,7 @@ def print_warnings(config: Config) -> None:
 def _due(config: Config) -> Iterator[str]:
     model = config.value.model
     for warning in config.warnings:
-        # That a model has no family is no mistake: the defaults suit most of those that have none.
+        # A model without a family is no mistake: the defaults suit most of them.
         once = model is not None and warning == no_family(model)
         if not once or is_first_time(config.home, str(model)):
             yield warning

@@ -78,7 +78,7 @@ _HERE = ("help", "undo", *_LISTS, "quit")
 
 
 async def _was_command(session: AgentSession, terminal: Terminal, typed: str) -> bool:
-    """Do what a slash command says; False for a message, as one that begins with a path."""
+    """Run a slash command; False for a message, such as one that begins with a path."""
     name = typed.removeprefix("/")
     if not typed.startswith("/") or name.split(" ")[0] not in COMMANDS:
         return False

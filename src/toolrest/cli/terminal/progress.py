@@ -24,7 +24,7 @@ _MOST_NAMES = 5
 
 @contextmanager
 def progress(words: str | Callable[[], str]) -> Iterator[None]:
-    """At a terminal, print after a second what is being done; again on a change, or after 10 s.
+    """Print at a terminal, after a second, what is being done; again on a change, or after 10 s.
 
     Nothing is printed while there are no words, as when a question is on the terminal.
     """

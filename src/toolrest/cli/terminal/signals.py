@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:
-    """Do it; SIGTERM and SIGHUP cancel it, so that it leaves the terminal as it was."""
+    """Run a coroutine that SIGTERM and SIGHUP cancel, so that it restores the terminal."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[int] = []
 

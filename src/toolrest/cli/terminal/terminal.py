@@ -1,4 +1,4 @@
-"""The person at the terminal: one question at a time, lines in, escaped text out."""
+"""The terminal: one question at a time, typed lines in, escaped text out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows; what has no edge has very many."""
+        """Columns and rows; very many where the output is not a terminal."""
         return _size(self._out or sys.stderr)
 
     def say(self, text: str = "") -> None:
@@ -74,7 +74,7 @@ class Terminal:
         return data.decode("utf-8", "replace").split("\n", 1)[0].rstrip("\r")
 
     async def typed(self, prompt: str) -> str | None:
-        """A line that was typed after this prompt, which comes once the keyboard is quiet.
+        """Read a line that was typed after this prompt, which comes once the keyboard is quiet.
 
         PASTED for a line that was pasted, or that came together with others.
         """

@@ -17,7 +17,7 @@ class TruncationRow(Table):
 
 
 class FamilyRow(Table):
-    """`[model_families.NAME]`: a row of one's own; what is unset comes from `like`."""
+    """`[model_families.NAME]`: a family of the user's; unset fields come from `like`."""
 
     prefixes: Texts = ()
     like: Text | None = None

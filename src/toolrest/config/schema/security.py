@@ -87,7 +87,7 @@ class PathSettings(Table):
 
 
 class CommandLimits(Table):
-    """`[limits]`: how much commands may take. Sizes are bytes or `"2GB"`; unset means no limit."""
+    """`[limits]`: resource limits of commands. Sizes are bytes or `"2GB"`; unset means no limit."""
 
     processes: Count | None = None
     memory: Size | None = None

@@ -49,7 +49,7 @@ class Approvals:
         self._deferring: FileApprovals | None = None
         self._admitted: dict[str, tuple[str, Review]] = {}
         self.waiting: WaitingRequests | None = None
-        """Where a second front end finds requests and answers them, too."""
+        """Open requests, so that a second front end can answer them, too."""
 
     @property
     def deferring(self) -> FileApprovals | None:
@@ -155,7 +155,7 @@ def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
 def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
     """The setting that would have made the approval unnecessary, where there is one."""
     effects = request.effects
-    # Modes that ask about everything ask about what another setting lets into the sandbox, too.
+    # Modes that ask about everything also ask about calls that another setting would allow.
     eased = ' and approval_policy = "on-request"' if mode in ("untrusted", "auto", "strict") else ""
     if request.rule == "external.content":
         return "or set tool_security.ask_after_external_content = false"

@@ -84,7 +84,7 @@ UserAnswers: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 OnQuestion: TypeAlias = "Callable[[UserQuestions], UserAnswers | Awaitable[UserAnswers]]"
 
 
-class Questions:
+class QuestionChannel:
     """The session's channel for questions that the user answers with text."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Questions:
         self._on_question = on_question
         self._answers = dict(answers or {})
         self.waiting: WaitingRequests | None = None
-        """Where a second front end finds questions and answers them, too."""
+        """Open questions, so that a second front end can answer them, too."""
 
     async def ask(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
         """Every question's answers; RespondToModel when the user cannot or will not answer."""

@@ -38,7 +38,7 @@ class WaitingRequest(Struct, eq=False):
 
 
 class WaitingRequests:
-    """Everything of one session that waits for a person; `changed` is called when that changes."""
+    """The requests of one session that wait for a person; `changed` is called on every change."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -46,7 +46,7 @@ class WaitingRequests:
         self.changed: Callable[[], None] = lambda: None
 
     def listed(self) -> list[WaitingRequest]:
-        """What waits, oldest first."""
+        """The requests that wait, the oldest first."""
         return list(self._requests.values())
 
     def get(self, identity: str) -> WaitingRequest | None:
@@ -54,7 +54,7 @@ class WaitingRequests:
         return self._requests.get(identity)
 
     async def first(self, asked: Asks, own: Awaitable[Any]) -> Any:
-        """The first answer: that of the session's own front end, or one from elsewhere."""
+        """Wait for the first answer: of the session's own front end, or from elsewhere."""
         loop = asyncio.get_running_loop()
         request = WaitingRequest(asked, loop.create_future(), loop.create_future())
         front = asyncio.ensure_future(own)

@@ -78,7 +78,7 @@ class Gate(Struct):
 
 
 def _nowhere(output: ToolOutput) -> None:
-    """Drop an output: for walks without a waiter."""
+    """Drop an output, for calls whose output is not awaited."""
 
 
 class Walk(Struct):
@@ -285,7 +285,7 @@ class Walk(Struct):
         return output
 
     def is_part_of_another(self) -> bool:
-        """Whether a running tool made this call: then it shares that call's ticket."""
+        """Whether a running tool made this call: then it shares that call's place in the queue."""
         return self.parent is not None and not self.parent.ended
 
     # 3: the answer

@@ -59,6 +59,6 @@ class Taint(Struct):
             return replace(
                 decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=()
             )
-        # This mode never asks. Calls of a server that the user has configured go on.
+        # This mode never asks. Calls of servers that the user has configured stay allowed.
         own = call.effects.calls and not call.effects.connects
         return decision if own else Decision(Answer.DENY, "external.content", reason)

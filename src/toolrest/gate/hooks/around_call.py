@@ -28,14 +28,14 @@ _MOST_RESPONSE = 1 << 20
 
 
 class Line:
-    """A queue that calls leave in the order they came, however long the hooks of each take."""
+    """A first-in, first-out queue for calls while their hooks run."""
 
     def __init__(self) -> None:
         self._last: asyncio.Future[None] | None = None
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """First in, first out, so that the scheduler gets calls in the model's order."""
+        """Wait for earlier calls, so that the scheduler gets calls in the model's order."""
         loop = asyncio.get_running_loop()
         before, mine = self._last, loop.create_future()
         if before is not None and (before.done() or before.get_loop() is not loop):

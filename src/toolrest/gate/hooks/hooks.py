@@ -72,7 +72,7 @@ class Hooked(Struct):
 
 
 class HookCall(Struct):
-    """A call as hooks get it, with every name that a matcher may know it by."""
+    """A call as hooks get it, with every name that a matcher may use."""
 
     call_id: str
     turn_id: str
@@ -111,7 +111,7 @@ class Hooks:
 
     @staticmethod
     def none() -> Hooks:
-        """No hooks at all."""
+        """An empty set of hooks."""
         return Hooks((), HookPrograms("/", {}), Bus(), Redactor({}), {})
 
     @property
@@ -164,7 +164,7 @@ class Hooks:
         return await self._all("Stop", None, ("stop",), payload)
 
     async def aclose(self) -> None:
-        """End what hooks left running."""
+        """End the processes that hooks left running."""
         await self._programs.aclose()
 
     async def _all(

@@ -59,7 +59,7 @@ class Limited(Struct):
 
 
 class _Whole(Struct):
-    """Exact totals of a text that was cut, and where the whole of it is."""
+    """Exact totals of a text that was cut, and the spill file with all of it."""
 
     total_bytes: int
     total_lines: int
@@ -70,7 +70,7 @@ class _Whole(Struct):
     was_json: bool = False
 
     def beside(self, later: _Whole | None) -> _Whole:
-        """These totals and this file, for a text that was cut again later."""
+        """The same totals and spill file, for a text that was cut again."""
         if later is not None:
             self.shown, self.was_json = f"at most {later.shown}", later.was_json
         return self

@@ -11,7 +11,7 @@ _LONGEST_TOKEN, _LONGEST_KEY = 8192, 20_000
 
 
 def open_token(text: str, before: str = "") -> int:
-    """Index where the earliest token may begin that the text leaves unfinished."""
+    """Index of the earliest unfinished token at the end of the text."""
     length = hold = len(text)
     for size in range(min(_LONGEST_PART, length), 0, -1):
         if text[length - size :] in _PARTS and may_begin(text, length - size, before):

@@ -164,7 +164,7 @@ class Redactor:
         return found
 
     def _open_end(self, text: str, before: str) -> int:
-        """Where the earliest secret may begin that the text leaves unfinished."""
+        """Index of the earliest unfinished secret at the end of the text."""
         hold = self._open_value(text)
         return min(hold, open_token(text, before)) if self._tokens else hold
 

@@ -16,9 +16,9 @@ from toolrest.gate.context import Context
 from toolrest.policy.effects import Effects
 
 OMITTED: Any = object()
-"""An optional parameter that was left out: there is nothing to touch."""
+"""Marks an optional parameter that was left out: it touches nothing."""
 UNKNOWN: Any = object()
-"""A parameter whose value is not known."""
+"""Marks a parameter whose value is not known."""
 
 
 class _UnknownValue(Exception):

@@ -28,7 +28,7 @@ _MAX_STEPS = 64 * CHECKED_CHARACTERS
 
 
 class _GrammarTooSlow(Exception):
-    """The grammar has too many readings of this text."""
+    """Raised when the grammar is too ambiguous for this text."""
 
 
 class _Clock(threading.local):

@@ -176,7 +176,7 @@ class FunctionTool(Tool):
     def _finished(self, parts: list[Effects]) -> Effects:
         effects = join(parts)
         if self._mutating and not effects.mutating:
-            # It changes something that is not declared.
+            # It changes something that no declaration names.
             effects = join((effects, Effects.unknown()))
         return effects if self._exclusive is None else effects.with_exclusive(self._exclusive)
 

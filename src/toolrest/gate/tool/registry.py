@@ -56,7 +56,7 @@ class Registry:
         self.version = 0
         """Changes whenever what is offered may have changed."""
         self.explain: Callable[[str], str | None] = _no_reason
-        """The reason why a name means no tool now, if known (a server that is still starting)."""
+        """Why a name has no tool now, if that is known (a server is still starting)."""
         for tool in tools:
             self.add(tool)
 

@@ -42,7 +42,7 @@ class Grammar(Struct, frozen=True):
     """The grammar itself, or the regular expression."""
 
 
-class Question(Struct, frozen=True):
+class ToolQuestion(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
     `purpose` is what the model says the call is for; `changes` is the diff as events have it.
@@ -127,7 +127,7 @@ class Tool:
     """It only asks the user, so it is not offered where no question can be shown."""
 
     capability: str = ""
-    """What this tool is one of several forms of: `[tools] disabled` switches all of them off.
+    """The capability that this tool is one form of: `[tools] disabled` switches off all its forms.
 
     A part of it (`run commands/input`) goes off with it, and may be switched off alone.
     """
@@ -204,9 +204,9 @@ class Tool:
 
         return tuple(needs_of(effects, self, fingerprint, leaves=True))
 
-    def question(self, args: Any, ctx: Context) -> Question:
+    def question(self, args: Any, ctx: Context) -> ToolQuestion:
         """The tool's part of an approval request, besides the arguments."""
-        return Question()
+        return ToolQuestion()
 
     async def run(self, args: Any, ctx: Context) -> Any:
         """Run the call. Return text, a ToolOutput or any JSON value; RespondToModel on failure."""
@@ -217,7 +217,7 @@ class Tool:
         return None
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
-        """Names besides its own that hooks' matchers may know such a call by."""
+        """Other names by which the matchers of hooks may name such a call."""
         known = ("Bash",) if self.group == "shell" else ()
         return (*known, "Write", "Edit") if effects.writes else known
 

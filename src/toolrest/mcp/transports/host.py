@@ -53,7 +53,7 @@ class FolderDenial(Struct, frozen=True):
 
 
 class Host(Struct):
-    """The session as connections need it. Nothing here comes from a server or a model."""
+    """The session, as connections use it. Nothing in it comes from a server or a model."""
 
     confine: Callable[[Server], Awaitable[Confined]]
     owner: Callable[[], Owner]

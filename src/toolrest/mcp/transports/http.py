@@ -42,7 +42,7 @@ class HttpWire:
         self.write = write
 
     async def ending(self) -> str:
-        """The reason of the end; no more is known."""
+        """The reason why the connection ended."""
         return "it closed the connection"
 
     def last_output(self) -> str:
@@ -51,7 +51,7 @@ class HttpWire:
 
 
 class Tapped:
-    """A reading end that remembers when it ended."""
+    """A reading end that records when it ended."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

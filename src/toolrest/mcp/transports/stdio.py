@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 CHUNK = 65_536
 LONGEST_LINE = 64 << 20
-"""A message that is longer is a mistake or an attack."""
+"""Bytes of the longest line; a longer one is a mistake or an attack."""
 
 
 class Closed(Exception):
-    """The other side is gone, or we closed."""
+    """Raised when either side has closed the pipe."""
 
 
 class _Descriptor:

@@ -100,7 +100,7 @@ class EditorAgent:
         self._client = conn
 
     async def aclose(self) -> None:
-        """End every session."""
+        """End all sessions."""
         for session in list(self._sessions.values()):
             await session.aclose()
         self._sessions.clear()

@@ -38,29 +38,29 @@ def is_final(status: Status) -> bool:
     return isinstance(status, dict) or status in FINAL_WORDS
 
 
-class Agents(Protocol):
-    """The session's side of these tools, found in `Context.agents`."""
+class SubAgentControl(Protocol):
+    """The sub-agents of a session, as these tools use them (`Context.agents`)."""
 
     @property
     def roles(self) -> Mapping[str, str]:
-        """Every role's name and what it is for."""
+        """Every role with its description."""
 
     async def spawn(self, message: str, role: str) -> str:
-        """Start an agent; its id."""
+        """Start an agent and return its id."""
 
     async def send(self, agent_id: str, message: str, *, interrupt: bool) -> str:
-        """Give an agent more to do; the submission's id."""
+        """Send an agent a message and return the id of the submission."""
 
     async def wait(
         self, ids: Sequence[str], seconds: float
     ) -> tuple[dict[str, Status], dict[str, Any]]:
-        """Until one of them is final: their statuses, and what those that were stopped left."""
+        """Wait until one agent is final; returns all statuses, and what stopped agents left."""
 
     async def close(self, agent_id: str) -> Status:
-        """End an agent and all it runs; its status before that."""
+        """End an agent and all it runs; returns its status before that."""
 
     async def resume(self, agent_id: str) -> Status:
-        """Open a closed agent again; its status then."""
+        """Open a closed agent again and return its status."""
 
 
 class Collab(Tool):
@@ -84,7 +84,7 @@ class Collab(Tool):
 
 
 class SpawnAgent(Collab):
-    """Starts an agent with a task of its own."""
+    """`spawn_agent`: start a sub-agent with a task."""
 
     name = "spawn_agent"
     pair = (events.CollabAgentSpawnBegin, events.CollabAgentSpawnEnd)
@@ -114,7 +114,7 @@ class SpawnAgent(Collab):
         )
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Start it."""
+        """Start the agent."""
         _check_message(args.message)
         role = args.agent_type or "default"
         role = "default" if role == "general" else role
@@ -128,7 +128,7 @@ class SpawnAgent(Collab):
 
 
 class SendInput(Collab):
-    """Sends a message to an agent."""
+    """`send_input`: send a message to a sub-agent."""
 
     name = "send_input"
     pair = (events.CollabAgentInteractionBegin, events.CollabAgentInteractionEnd)
@@ -152,7 +152,7 @@ class SendInput(Collab):
         )
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Pass it on."""
+        """Send the message."""
         agent_id = _checked_id(args.id)
         _check_message(args.message)
         with reporting(ctx, self.pair, (agent_id,), args.message) as end:
@@ -162,7 +162,7 @@ class SendInput(Collab):
 
 
 class Wait(Collab):
-    """Waits for agents."""
+    """`wait`: wait for sub-agents."""
 
     name = "wait"
     pair = (events.CollabWaitingBegin, events.CollabWaitingEnd)
@@ -187,7 +187,7 @@ class Wait(Collab):
         )
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Wait for the first."""
+        """Wait for the first of the agents."""
         if not args.ids:
             raise RespondToModel("ids must be non-empty")
         ids = [_checked_id(agent_id) for agent_id in args.ids]
@@ -205,7 +205,7 @@ class Wait(Collab):
 
 
 class OneAgent(Collab):
-    """A tool that does one thing to one agent and returns the agent's status."""
+    """Base class of tools that act on one sub-agent and return its status."""
 
     typical = Effects(serial=("agent",))
 
@@ -215,11 +215,11 @@ class OneAgent(Collab):
         id: str = param(description="The agent's id.")
 
     def effects(self, args: Args, ctx: Context) -> Effects:
-        """What concerns one agent happens in the order it was asked for."""
+        """Calls about one agent run in call order."""
         return Effects(serial=(f"agent:{args.id}",))
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Do it, between a begin and an end event."""
+        """Act on the agent, with a begin and an end event."""
         agent_id = _checked_id(args.id)
         with reporting(ctx, self.pair, (agent_id,)) as end:
             status = await self.turn(agent_id, ctx)
@@ -227,12 +227,12 @@ class OneAgent(Collab):
         return _dumps({"status": status})
 
     async def turn(self, agent_id: str, ctx: Context) -> Status:
-        """What this tool does."""
+        """Act on the agent."""
         raise NotImplementedError
 
 
 class CloseAgent(OneAgent):
-    """Ends an agent."""
+    """`close_agent`: end a sub-agent."""
 
     name = "close_agent"
     pair = (events.CollabCloseBegin, events.CollabCloseEnd)
@@ -248,7 +248,7 @@ class CloseAgent(OneAgent):
 
 
 class ResumeAgent(OneAgent):
-    """Opens a closed agent again."""
+    """`resume_agent`: open a closed sub-agent again."""
 
     name = "resume_agent"
     pair = (events.CollabResumeBegin, events.CollabResumeEnd)

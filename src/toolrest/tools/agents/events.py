@@ -25,7 +25,7 @@ class CollabBegin(Event, kw_only=True):
 
 
 class CollabEnd(CollabBegin, kw_only=True):
-    """The call is over; `statuses` has each agent's status, `success` whether the call worked."""
+    """A call to sub-agents ended: the status of each agent, and whether the call worked."""
 
     statuses: Mapping[str, Any]
     success: bool
@@ -56,13 +56,13 @@ class CollabAgentInteractionEnd(CollabEnd, kw_only=True):
 
 
 class CollabWaitingBegin(CollabBegin, kw_only=True):
-    """Sub-agents are waited for."""
+    """A call waits for sub-agents."""
 
     type: ClassVar[str] = "collab_waiting_begin"
 
 
 class CollabWaitingEnd(CollabEnd, kw_only=True):
-    """One of them is done, or the time is over."""
+    """The wait for sub-agents ended: one of them is done, or the time is over."""
 
     type: ClassVar[str] = "collab_waiting_end"
 

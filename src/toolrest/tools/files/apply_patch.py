@@ -11,7 +11,7 @@ from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed
@@ -94,7 +94,7 @@ _SCHEMAS: dict[str, JSONObject] = {
 
 
 class ApplyPatch(Tool):
-    """One handler for every form; the family only decides which one is advertised."""
+    """`apply_patch`: takes every form; the model's family decides which one is offered."""
 
     name = "apply_patch"
     group: Group = "patch"
@@ -117,18 +117,18 @@ class ApplyPatch(Tool):
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """The form that the model's family knows."""
+        """Make the tool with the form that the model's family knows."""
         family = parts.family
         as_function = family.patch == "freeform" and family.prefer_function_tools
         return cls("function" if as_function else family.patch)
 
     @property
     def parameters(self) -> JSONObject:
-        """The schema of the advertised form."""
+        """The schema of the form that is offered."""
         return _SCHEMAS[self.form]
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
-        """Any of the forms, as the model sent it."""
+        """Take any of the forms."""
         return arguments.Decoded(arguments.parse_object(raw))
 
     def effects(self, args: str | Mapping[str, Any], ctx: Context) -> Effects:
@@ -136,17 +136,17 @@ class ApplyPatch(Tool):
         return patch_effects(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
-        """Verify that it would apply before approval is asked for."""
+        """Check that the patch would apply, before approval is asked for."""
         await prepare_patch(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
-        """Plan it and write it as a whole."""
+        """Plan the patch and write all of it, or nothing."""
         request = _read_once(args, ctx)
         if request.dry_run:
             return await ctx.in_thread(dry_run, request, ctx)
         return await ctx.in_thread(apply, request, ctx.cwd, ctx)
 
-    def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
+    def question(self, args: str | Mapping[str, Any], ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return patch_question(ctx.cwd, ctx)
 
@@ -167,7 +167,7 @@ def read(args: str | Mapping[str, Any]) -> Request:
 
 
 def _read_once(args: str | Mapping[str, Any], ctx: Context) -> Request:
-    """The same, parsed once a call."""
+    """`read`, done once a call."""
     found: Request | None = ctx.memo.get("request")
     if found is None:
         found = ctx.memo["request"] = read(args)
@@ -175,7 +175,7 @@ def _read_once(args: str | Mapping[str, Any], ctx: Context) -> Request:
 
 
 def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
-    """The paths it writes; it asks to leave when one of them is not this session's to write."""
+    """The paths that the patch writes; it asks to leave when the session may not write one."""
     from toolrest.patch import run as summary
 
     paths = request.paths(cwd)
@@ -199,20 +199,20 @@ def _why_not_ours(ctx: Context) -> str:
 
 
 def _places(path: str, ctx: Context) -> tuple[str, str]:
-    """Where a path leads now, and the name itself: removing a link touches not what it names."""
+    """The real path and the path as named: removing a link does not touch its target."""
     folder, name = os.path.split(ctx.files.resolve(path))
     return ctx.files.canonical(path), os.path.join(ctx.files.canonical(folder), name)
 
 
 def _not_ours(paths: list[str], ctx: Context) -> list[str]:
-    """Paths that this session may not write, by their names alone; links are for the engine."""
+    """Paths that this session may not write, by name; the patch engine checks links."""
     if ctx.files.mode == "danger-full-access":
         return []
     return [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
 
 
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
-    """Verify it; in a mode that never asks, deny a patch that leaves the project."""
+    """Verify the patch; in a mode that never asks, deny one that leaves the project."""
     ctx.memo["records"], ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
     if (
         ctx.approval_policy in ("never", "dangerous")
@@ -226,7 +226,7 @@ async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
 def _planned(
     request: Request, cwd: str, ctx: Context
 ) -> tuple[list[Record], dict[str, bytes | None] | None]:
-    """The verified changes, and for `_refuse_changed` the contents that they are planned on."""
+    """The verified changes, and the contents they are planned on, for `_refuse_changed`."""
     from toolrest.patch.errors import PatchError
 
     records = verify(request, cwd, ctx) if request.form == "codex" or request.dry_run else None
@@ -244,7 +244,7 @@ def _planned(
 
 
 def _contents(plan: Plan | None) -> dict[str, bytes | None]:
-    """What every file holds that a plan is made on, and what each would hold; by its path."""
+    """Old and new content of every file of a plan, by its path."""
     if plan is None:
         return {}
     after = {f"{change.path}\0after": change.content for change in plan.changes}
@@ -252,7 +252,7 @@ def _contents(plan: Plan | None) -> dict[str, bytes | None]:
 
 
 def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
-    """Changed when the files are not those that the question showed: it is asked about anew."""
+    """Raise Changed when files differ from those that the user was shown: it is asked anew."""
     judged = ctx.memo.get("plan")
     if judged is None or judged == (now := _contents(plan)):
         return
@@ -260,12 +260,12 @@ def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
     raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
-def patch_question(cwd: str, ctx: Context) -> Question:
-    """The question to the approver: every file that it changes, as a diff, nothing left out."""
+def patch_question(cwd: str, ctx: Context) -> ToolQuestion:
+    """The approval question: the diff of every file that the patch changes, nothing left out."""
     from toolrest.patch.report.changes import changes
 
     found = list(changes(ctx.memo.get("records", ())))
-    return Question(
+    return ToolQuestion(
         cwd=cwd,
         diff="\n".join(map(_shown, found)),
         changes={change.path: change.to_event() for change in found},
@@ -283,7 +283,7 @@ def _shown(change: Change) -> str:
 
 
 def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
-    """Hold it against the disk without writing; RespondToModel when it would not apply."""
+    """Check the patch against the disk without writing; RespondToModel when it does not apply."""
     from toolrest.patch.errors import PatchError
 
     try:
@@ -293,7 +293,7 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
 
 
 def dry_run(request: Request, ctx: Context) -> ToolOutput:
-    """What edits would change, and nothing more."""
+    """Show what edits would change, without writing."""
     records = verify(request, ctx.cwd, ctx)
     return ToolOutput(fenced_diff(records, ctx) if records else NO_CHANGES)
 
@@ -314,7 +314,7 @@ def fenced_diff(records: list[Record], ctx: Context) -> str:
 
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
-    """Write it, all or nothing, and return the result."""
+    """Write the patch, all or nothing, and return the result."""
     from toolrest.patch.errors import PatchError
     from toolrest.patch.report.changes import changes
     from toolrest.patch.report.turn_diff import TurnDiffTracker
@@ -326,7 +326,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     try:
         plan = request.plan(files, cwd, ctx.legacy_encoding)
     except PatchError as error:
-        # It passed verification, so this is something that only shows when it is carried out.
+        # Verification passed, so this problem shows only when the patch is written.
         return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
     _refuse_changed(plan, ctx)
     if plan is None:
@@ -371,7 +371,7 @@ def _files(ctx: Context) -> PolicyFiles:
 
 
 def failed(error: Any, refusal: str | None = None) -> RespondToModel:
-    """The answer for a patch that cannot be read or would not apply, with the diagnosis."""
+    """The error for a patch that cannot be read or does not apply, with the diagnosis."""
     from toolrest.patch import run as summary
     from toolrest.patch.text import diagnose
 

@@ -1,4 +1,4 @@
-"""`edit_file`: replace text in a file where it is the only one of its kind."""
+"""`edit_file`: replace text that occurs exactly once in a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -56,7 +56,7 @@ def _schema() -> JSONObject:
 
 
 class EditFile(Tool):
-    """String edits on the patch engine: the same gate, events and keys as apply_patch."""
+    """`edit_file`, on the patch engine: the same gate, events and keys as apply_patch."""
 
     name = "edit_file"
     description = (
@@ -72,7 +72,7 @@ class EditFile(Tool):
     parameters = _schema()
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
-        """The edits, in any of the spellings."""
+        """Read the edits, in any of their spellings."""
         value = arguments.parse_object(raw)
         unknown = tuple(name for name in value if name not in _NAMES)
         return arguments.Decoded(_request(value, self.name), unknown)
@@ -82,14 +82,14 @@ class EditFile(Tool):
         return apply_patch.patch_effects(args, ctx.cwd, ctx)
 
     async def prepare(self, args: Request, ctx: Context) -> None:
-        """Verify that they would apply before approval is asked for."""
+        """Check that the edits would apply, before approval is asked for."""
         await apply_patch.prepare_patch(args, ctx.cwd, ctx)
 
     async def run(self, args: Request, ctx: Context) -> ToolOutput:
-        """Make the edits, all or none, and show them."""
+        """Make all edits or none, and show them."""
         return await ctx.in_thread(_edit, args, ctx)
 
-    def question(self, args: Request, ctx: Context) -> Question:
+    def question(self, args: Request, ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return apply_patch.patch_question(ctx.cwd, ctx)
 

@@ -68,7 +68,7 @@ _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 
 def text_encoding(head: bytes) -> Encoding | None:
-    """How to read a file with this beginning as text; None when it is not text.
+    """The encoding of a file with this beginning; None when it is not text.
 
     A NUL byte, or many bytes that are no UTF-8, mean binary. A file that would be refused for
     that but starts with a UTF-16 byte order mark is UTF-16.
@@ -81,7 +81,7 @@ def text_encoding(head: bytes) -> Encoding | None:
 
 
 def readable_as(head: bytes, legacy: str | None) -> str | None:
-    """The same where the user has named the encoding of files that are no UTF-8."""
+    """`text_encoding`, with the user's encoding for files that are not UTF-8."""
     found = text_encoding(head)
     if legacy is None or found == "utf-16" or _is_utf8(head):
         return found

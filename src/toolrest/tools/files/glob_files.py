@@ -1,4 +1,4 @@
-"""`glob_files`: which files have names that match, newest first."""
+"""`glob_files`: find files by name, newest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 2000
 
 
 class GlobFiles(Tool):
-    """Finds files by name with ripgrep. Hidden paths are in no result."""
+    """`glob_files`, with ripgrep. No result names a hidden path."""
 
     name = "glob_files"
     description = (
@@ -78,7 +78,7 @@ class GlobFiles(Tool):
 
 
 def _below(pattern: str, *folders: str) -> str:
-    """An absolute pattern as one below the folder that is searched."""
+    """An absolute pattern, made relative to the folder that is searched."""
     for folder in folders:
         if pattern.startswith(f"{folder.rstrip('/')}/"):
             return pattern[len(folder.rstrip("/")) :]

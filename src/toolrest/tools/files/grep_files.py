@@ -1,4 +1,4 @@
-"""`grep_files`: which files hold a match, newest first; on request the lines, or how many."""
+"""`grep_files`: find files whose content matches, newest first; also the lines, or counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INCOMPLETE = "some files or folders could not be read and were not searched"
 
 
 class GrepFiles(Tool):
-    """Searches with ripgrep. Hidden paths are in no result, however they are asked for."""
+    """`grep_files`, with ripgrep. No result names a hidden path, whatever was asked for."""
 
     name = "grep_files"
     description = (
@@ -70,7 +70,7 @@ class GrepFiles(Tool):
         self.rg = rg or Ripgrep()
 
     def effects(self, args: Args, ctx: Context) -> Effects:
-        """Reads whatever lies in that place."""
+        """Reads what lies below the searched path."""
         return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
@@ -118,7 +118,7 @@ class GrepFiles(Tool):
 
 
 class Search(Struct):
-    """What was asked for, after it was found to make sense."""
+    """A checked search request."""
 
     pattern: str
     include: str
@@ -129,14 +129,14 @@ class Search(Struct):
     notes: list[str] = field(default_factory=list)
 
     def output(self, lines: list[str], shown: int, ended: SearchEnd, *, more: bool) -> ToolOutput:
-        """The page, and what a reader has to know about it."""
+        """The page of results, with notes."""
         if ended.incomplete:
             self.notes.append(_INCOMPLETE)
         if more:
             following = self.offset + shown
             self.notes.append(f"more results follow; continue with offset {following}")
         if not lines:
-            # Nothing found is an answer, not an error.
+            # Nothing found is a result, not an error.
             return ToolOutput(NOTHING, success=False, notes=self.notes)
         return ToolOutput("\n".join(lines), notes=self.notes)
 

@@ -1,4 +1,4 @@
-"""Lines that match, as numbers from ripgrep and as text from the files themselves.
+"""Matching lines: numbers from ripgrep, text from the files.
 
 ripgrep says where; what is shown is read through the path policy. A file that was swapped under
 ripgrep's feet can so at worst show other lines of a file that may be read.
@@ -37,7 +37,7 @@ class GrepMatches:
         self._legacy: str | None = None
 
     def take(self, piece: bytes) -> bool:
-        """One piece of output; False when nothing more is needed."""
+        """Take a piece of output; returns False when nothing more is needed."""
         *records, self._rest = (self._rest + piece).split(b"\n")
         return all(map(self._add, records))
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 TAB_COLUMNS = 4
 LEVEL_COLUMNS = 4
 MEASURED_BYTES = 1 << 16
-"""How much of a line is looked at for its indentation."""
+"""Bytes of a line that are read for its indentation."""
 
 _COMMENTS = ("#", "//", "--")
 # What Unicode calls white space; str.strip() would also take the separators U+001C to U+001F.
@@ -26,7 +26,7 @@ _WHITE = (
 
 
 class Shape(Struct, frozen=True):
-    """How far a block reaches. `levels` 0 means without limit."""
+    """The limits of a block. `levels` 0 means no limit."""
 
     levels: int = 0
     siblings: bool = False
@@ -34,7 +34,7 @@ class Shape(Struct, frozen=True):
 
 
 class IndentedLine(NamedTuple):
-    """A line with its number, its effective indentation, and what else counts about it."""
+    """A line, its number, its effective indentation, and whether it is blank or a comment."""
 
     number: int
     raw: bytes

@@ -1,4 +1,4 @@
-"""`list_dir`: what is in a folder, sorted by path, a page at a time."""
+"""`list_dir`: list a folder, sorted by path, a page at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Run: TypeAlias = tuple[int, list[Entry]]
 
 
 class ListDir(Tool):
-    """Lists folders. Hidden entries are left out as if they were not there."""
+    """`list_dir`. Hidden entries are left out without a trace."""
 
     name = "list_dir"
     description = (
@@ -78,7 +78,7 @@ def _positive(value: int, name: str, message: str) -> None:
 
 
 class Listing(Struct):
-    """One walk, in the order of the whole paths, that goes no further than its page."""
+    """A walk in the order of whole paths, no further than one page."""
 
     files: PathPolicy
     path: str
@@ -204,5 +204,5 @@ def lossy(path: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text with its control characters spelled out."""
+    """Text with its control characters escaped."""
     return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

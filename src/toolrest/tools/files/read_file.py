@@ -55,7 +55,7 @@ class Indentation(Parameters):
 
 
 class ReadFile(Tool):
-    """Reads text files. Images come back as view_image shows them; other binaries are refused."""
+    """`read_file`. Images come back as from view_image; other binary files are refused."""
 
     name = "read_file"
     description = (
@@ -91,7 +91,7 @@ class ReadFile(Tool):
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """Shows images unless the tool for them is switched off."""
+        """Make the tool; it shows images unless view_image is switched off."""
         return cls(images=parts.settings.include_view_image_tool)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
@@ -121,7 +121,7 @@ class ReadFile(Tool):
 
 
 class Slice(Struct, frozen=True):
-    """A range of lines. `asked` says that the model itself chose the limit."""
+    """A range of lines. `asked`: the model chose the limit."""
 
     offset: int
     limit: int
@@ -137,7 +137,7 @@ class Block(Struct, frozen=True):
 
 
 def plan(args: ReadFile.Args) -> Slice | Block:
-    """What to read, or RespondToModel for numbers that make no sense."""
+    """Plan what to read; RespondToModel for invalid numbers."""
     _positive(args.offset, "offset", "offset must be a 1-indexed line number")
     _positive(args.limit, "limit", "limit must be greater than zero")
     if args.mode == "slice":
@@ -157,7 +157,7 @@ def _positive(value: int, name: str, message: str) -> None:
 
 
 class Picture(Exception):
-    """The file holds an image; these are its bytes."""
+    """Raised for an image file, with its bytes."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__("an image")

@@ -1,4 +1,4 @@
-"""ripgrep as a source of names: which one is run, how it is run, and how it is ended.
+"""ripgrep: which one is run, how it is run, and how it is ended.
 
 It runs in the sandbox, where there is one, and can write nothing. Still nothing it prints is shown
 as it comes: callers hold every path against the session's path policy, and read the lines they
@@ -27,19 +27,19 @@ from toolrest.tools.files.list_dir import one_line
 SECONDS = 30.0
 _PIECE = 1 << 16
 _LOOK_UP = 0.05
-"""Seconds between two looks at the clock and at whether the call was cancelled."""
+"""Seconds between checks of the time limit and of cancellation."""
 _MOST_ERROR_BYTES = 4000
 _KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "PATH", "TMPDIR")
 """Git's own ignore files are found by these; a child gets nothing else."""
 
 
 def find_rg(roots: Sequence[str] = ()) -> str | None:
-    """The system's, unless the one that was installed with Toolrest is newer."""
+    """The path of the system's ripgrep, or of the one installed with Toolrest if that is newer."""
     return next(iter(rg_programs(roots)), None)
 
 
 class SearchEnd(Struct, frozen=True):
-    """How a search ended; `stopped` when the caller had enough."""
+    """The end of a search; `stopped` when the caller had enough results."""
 
     code: int
     errors: str = ""
@@ -47,7 +47,7 @@ class SearchEnd(Struct, frozen=True):
 
     @property
     def incomplete(self) -> bool:
-        """Some files could not be read, and the rest was searched all the same."""
+        """Whether some files could not be read; the others were searched."""
         return self.code == 2 and not self.errors and not self.stopped
 
     def check(self) -> None:
@@ -157,7 +157,7 @@ def _missing(why: str) -> RespondToModel:
 
 
 class SearchRoot(Struct):
-    """Where to search: as it is shown, as it really is, and whether it is a folder."""
+    """The path to search: as shown, its real path, and whether it is a folder."""
 
     shown: str
     real: str
@@ -165,7 +165,7 @@ class SearchRoot(Struct):
 
 
 def place(given: str | None, ctx: Context) -> SearchRoot:
-    """The place to search, if it is there and may be read; RespondToModel says why not."""
+    """The path to search; RespondToModel if it is missing or may not be read."""
     shown = ctx.cwd if given is None else ctx.resolve(given)
     try:
         real = ctx.files.canonical(shown)
@@ -195,7 +195,7 @@ class PathFilter:
         self._plain: dict[str, bool] = {}
 
     def shown(self, name: bytes) -> str | None:
-        """A printed path as it may be shown; None when it may not."""
+        """The path to show for a printed path; None when it may not be shown."""
         try:
             path = name.decode()
         except UnicodeDecodeError:
@@ -238,7 +238,7 @@ class PathNames:
         self._rest = b""
 
     def take(self, piece: bytes) -> bool:
-        """One piece of output; False when nothing more is needed."""
+        """Take a piece of output; returns False when nothing more is needed."""
         *names, self._rest = (self._rest + piece).split(b"\0")
         return all(map(self._add, names))
 

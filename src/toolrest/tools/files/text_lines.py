@@ -40,7 +40,7 @@ def pieces(
 
 
 def skip(source: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """What comes after the first `count` lines; whole pieces are skipped without splitting."""
+    """Skip the first `count` lines; whole pieces are skipped without splitting."""
     for piece in source:
         here = piece.count(b"\n")
         if here < count:
@@ -82,7 +82,7 @@ class CutLines:
             yield held[:keep]
 
     def more(self) -> bool:
-        """Whether a line follows the one given last; no more is read than that takes."""
+        """Whether another line follows; reads no more than that takes."""
         return self._ahead or any(self._source)
 
 

@@ -1,4 +1,4 @@
-"""`write_file`: make a file, or replace all that is in it."""
+"""`write_file`: create a file, or replace its whole content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WriteFile(Tool):
-    """A whole file on the patch engine: the same gate, events and keys as apply_patch."""
+    """`write_file`, on the patch engine: the same gate, events and keys as apply_patch."""
 
     name = "write_file"
     description = (
@@ -47,15 +47,15 @@ class WriteFile(Tool):
         return apply_patch.patch_effects(_request(args, self.name), ctx.cwd, ctx)
 
     async def prepare(self, args: Args, ctx: Context) -> None:
-        """Verify that it could be written before approval is asked for."""
+        """Check that the file could be written, before approval is asked for."""
         ctx.files.check_size(len(args.content.encode("utf-8", "replace")), args.path)
         await apply_patch.prepare_patch(_request(args, self.name), ctx.cwd, ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Write it as a whole, and say whether it is new."""
+        """Write the file and say whether it is new."""
         return await ctx.in_thread(_write, _request(args, self.name), ctx)
 
-    def question(self, args: Args, ctx: Context) -> Question:
+    def question(self, args: Args, ctx: Context) -> ToolQuestion:
         """The change as a diff."""
         return apply_patch.patch_question(ctx.cwd, ctx)
 

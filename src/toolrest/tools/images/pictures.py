@@ -27,12 +27,12 @@ LONGEST_SIDE = 2048
 PATCH = 32
 MOST_PATCHES = 2500
 MOST_PIXELS = 64_000_000
-"""More than any camera's usual picture; a header that promises more is refused undecoded."""
+"""Pixels of the largest image that is decoded; larger ones are refused by their header."""
 MOST_SENT_BYTES = 3_750_000
-"""5 MB as base64, the least that the model APIs take."""
+"""5 MB as base64, the smallest limit among the model APIs."""
 QUALITY = 85
 _GLANCE = 0.1
-"""Seconds after which a call that waits looks whether it was cancelled."""
+"""Seconds between checks of cancellation while a call waits."""
 
 NOT_AN_IMAGE = "unable to process image: invalid or unsupported image data"
 NO_PILLOW = (
@@ -43,7 +43,7 @@ _ORIENTATION = 0x0112
 
 
 def format_of(head: bytes) -> str | None:
-    """The format that a file with this beginning is in; None when it is none of the five."""
+    """The image format of a file with this beginning; None when it is none of the five."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -62,7 +62,7 @@ _BMP_HEADERS = tuple(size.to_bytes(4, "little") for size in (12, 16, 40, 52, 56,
 
 
 class PreparedImage(Struct, frozen=True):
-    """A picture as it is sent, and how large the file's own was."""
+    """An image as it is sent, and the size of the original."""
 
     data: bytes
     format: str
@@ -72,7 +72,7 @@ class PreparedImage(Struct, frozen=True):
     source: str
 
     def output(self) -> ToolOutput:
-        """The image itself, with its metadata; a note when it is not shown as large as it is."""
+        """The image with its metadata, and a note when it was scaled down."""
         url = f"data:image/{self.format};base64,{b64encode(self.data).decode()}"
         kind = self.format.upper()
         facts: JSONObject = {"width": self.width, "height": self.height, "format": kind}
@@ -87,7 +87,7 @@ class PreparedImage(Struct, frozen=True):
 
 
 def fitted(width: int, height: int) -> tuple[int, int]:
-    """The largest size of this shape that models take; never larger than it is."""
+    """The size scaled to the limits of models; never larger than the original."""
     scale = min(1.0, LONGEST_SIDE / width, LONGEST_SIDE / height)
     if _fits(width, height) and scale == 1.0:
         return width, height
@@ -105,7 +105,7 @@ def _fits(width: int, height: int) -> bool:
 
 
 def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> PreparedImage:
-    """Make a file's bytes ready to send; RespondToModel when they are no picture to be shown."""
+    """Prepare a file's bytes for sending; RespondToModel when they cannot be shown."""
     kind = format_of(data[:32])
     if kind is None:
         raise RespondToModel(NOT_AN_IMAGE)
@@ -136,7 +136,7 @@ def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepare
 
 
 class PixelBudget:
-    """How many pixels all calls of the process may have decoded at once; others wait in turn."""
+    """A limit of the pixels that all calls of this process decode at once; others wait in turn."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -176,7 +176,7 @@ _DECODERS: Final = {"png": "Png", "jpeg": "Jpeg", "gif": "Gif", "webp": "WebP"}
 
 
 def _decoder(kind: str) -> Callable[[BytesIO], Any]:
-    """The class that reads this format, without Pillow's search through all that it knows."""
+    """The Pillow class that reads this format, without loading all the others."""
     name = _DECODERS.get(kind, "Bmp")
     try:
         module = import_module(f"PIL.{name}ImagePlugin")
@@ -220,7 +220,7 @@ def _bilinear() -> Any:
 
 
 def _plain(picture: Picture) -> Picture:
-    """In colours that can be blended: palettes and single bits cannot."""
+    """The image in a mode that can be blended, unlike palettes and single bits."""
     if picture.mode in ("L", "LA", "RGB", "RGBA"):
         return picture
     clear = "transparency" in picture.info or picture.mode in ("PA", "La", "RGBa")
@@ -228,7 +228,7 @@ def _plain(picture: Picture) -> Picture:
 
 
 def _encoded(picture: Picture, target: str) -> tuple[bytes, str]:
-    """As PNG or JPEG; what would be too large to send becomes a JPEG, on white where clear."""
+    """Encode as PNG or JPEG; too large ones become a JPEG, on white where transparent."""
     if target == "png":
         data = _saved(_plain(picture), "PNG")
         if len(data) <= MOST_SENT_BYTES:

@@ -15,7 +15,7 @@ from toolrest.tools.images.pictures import prepare
 
 
 class ViewImage(Tool):
-    """Hands an image back as an image. The path policy and the size limit are read_file's."""
+    """`view_image`. The path policy and the size limit are those of read_file."""
 
     name = "view_image"
     description = (
@@ -52,7 +52,7 @@ class ViewImage(Tool):
 
 
 def show(data: bytes, ctx: Context) -> ToolOutput:
-    """A file's bytes as an image for the model."""
+    """Make a file's bytes an image for the model."""
     return prepare(data, lambda: ctx.cancelled).output()
 
 

@@ -15,18 +15,18 @@ from toolrest.items import JSONObject
 
 
 class McpReport(Struct):
-    """The result in the end event."""
+    """The result that the end event gets."""
 
     result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
 
     def ok(self, answer: JSONObject) -> None:
-        """The server answered."""
+        """Record the server's answer."""
         self.result = {"Ok": answer}
 
 
 @contextmanager
 def reporting(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[McpReport]:
-    """Emit an event when an invocation begins and one when it has ended, however it ended."""
+    """Emit a begin and an end event around an invocation, however it ends."""
     invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
     began = monotonic()
     ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))

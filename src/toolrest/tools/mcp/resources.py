@@ -35,7 +35,7 @@ class _ListArgs(Parameters):
 
 
 class _ListTool(Tool):
-    """Asks one server for a page, or all of them for everything."""
+    """Base class of the list tools: a page of one server, or everything of all."""
 
     group: Group = "mcp_resources"
     exec_item: ExecItem = ""
@@ -47,13 +47,13 @@ class _ListTool(Tool):
     key = ""
 
     def decode(self, raw: str | Mapping[str, Any]) -> Decoded:
-        """No arguments at all is fine."""
+        """Take a call without arguments, too."""
         if isinstance(raw, str) and raw.strip() in ("", "null"):
             raw = "{}"
         return super().decode(raw)
 
     async def run(self, args: _ListArgs, ctx: Context) -> ToolOutput:
-        """What the servers have, as JSON."""
+        """Return the list as JSON."""
         server, cursor = _trimmed(args.server), _trimmed(args.cursor)
         if server is None and cursor is not None:
             raise RespondToModel(
@@ -92,7 +92,7 @@ class _ListTool(Tool):
 
 
 class ListMcpResources(_ListTool):
-    """Lists resources."""
+    """`list_mcp_resources`."""
 
     name = "list_mcp_resources"
     description = (
@@ -104,7 +104,7 @@ class ListMcpResources(_ListTool):
 
 
 class ListMcpResourceTemplates(_ListTool):
-    """Lists resource templates."""
+    """`list_mcp_resource_templates`."""
 
     name = "list_mcp_resource_templates"
     description = (
@@ -116,7 +116,7 @@ class ListMcpResourceTemplates(_ListTool):
 
 
 class ReadMcpResource(Tool):
-    """Reads one resource of one server."""
+    """`read_mcp_resource`."""
 
     name = "read_mcp_resource"
     description = "Read a resource of an MCP server, by its server and URI."
@@ -133,7 +133,7 @@ class ReadMcpResource(Tool):
         uri: str = param(description="The resource's URI, as list_mcp_resources gives it.")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """The contents, as JSON."""
+        """Return the contents as JSON."""
         server, uri = _trimmed(args.server), _trimmed(args.uri)
         for name, value in (("server", server), ("uri", uri)):
             if value is None:
@@ -176,7 +176,7 @@ def _entries(server: str, listed: list[Any]) -> list[JSONObject]:
 async def _report(
     ctx: Context, server: str | None, tool: str, arguments: JSONObject, ask: Any
 ) -> ToolOutput:
-    """Ask between the two events; the answer as JSON."""
+    """Ask with begin and end events; returns the answer as JSON."""
     with reporting(ctx, server or _NO_SERVER, tool, arguments) as outcome:
         text = json.dumps(await ask(), ensure_ascii=False, separators=(",", ":"))
         outcome.ok({"content": [{"type": "text", "text": text}]})

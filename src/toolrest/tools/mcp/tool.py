@@ -1,4 +1,4 @@
-"""A tool of an MCP server, in the one registry, behind the one gate."""
+"""A tool of an MCP server, registered like any other tool."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SPARE = 30.0
 
 
 RESULTS: ContextVar[list[JSONObject] | None] = ContextVar("toolrest_mcp_results", default=None)
-"""Takes the result as the server sent it, for a tool that made the call."""
+"""Takes the result as the server sent it, for a tool that makes the call."""
 
 
 class McpTool(Tool):
-    """Calls one tool of one server. The server's annotations can only raise its risk."""
+    """A tool of an MCP server. The server's annotations can only raise its risk."""
 
     group: Group = "mcp"
     exec_item: ExecItem = ""
@@ -53,7 +53,7 @@ class McpTool(Tool):
         self.only_reads = server.row.trusted and definition.hint("readOnlyHint") is True
         self._schema = RawSchema(_known_part(definition.input_schema), self.name)
         row = server.row
-        # The pool has the server's own limits; the gate's stands behind them.
+        # The pool enforces the server's own time limits; the gate's is a second limit.
         longest = max(row.tool_timeout_sec, row.tool_timeout_max_sec)
         self.timeout = longest + row.startup_timeout_sec + _SPARE
         self.typical = Effects(
@@ -80,7 +80,7 @@ class McpTool(Tool):
         return self._schema.parameters
 
     def validate(self) -> None:
-        """The schema must be one that can be offered and checked."""
+        """Raise ToolDefinitionError when the schema cannot be offered or checked."""
         self._schema.check()
         _ = self._schema.parameters
 
@@ -105,7 +105,7 @@ class McpTool(Tool):
         return None
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
-        """Call it; an error of the server is an answer, not an exception."""
+        """Call the server; an error of its own is an output, not an exception."""
         server, tool = self.definition.key
         pool: Pool = ctx.pool
         with reporting(ctx, server, tool, args) as outcome:
@@ -122,7 +122,7 @@ class McpTool(Tool):
 
 
 def _failure(server: str, tool: str, error: McpError) -> RespondToModel:
-    """What a model reads when a call never got a result."""
+    """The message for the model about a call that got no result."""
     text = f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n    {error}"
     timed_out = isinstance(error, McpTimeout)
     return RespondToModel(text, kind="timed_out" if timed_out else "execution_failed")
@@ -137,5 +137,5 @@ def _progress(ctx: Context) -> Any:
 
 
 def _known_part(schema: JSONObject) -> JSONObject:
-    """The arguments are an object, whatever a server forgot to say."""
+    """Make a schema that does not say so an object."""
     return {**schema, "type": "object", "properties": schema.get("properties") or {}}

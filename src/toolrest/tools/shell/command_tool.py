@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
@@ -61,7 +61,7 @@ class Escalation(Parameters):
 
 
 def command_effects(launch: Launch, args: Escalation, verdict: Judgement) -> Effects:
-    """Runs one program; inside the sandbox unless the model asks otherwise.
+    """The effects of a command: one program, in the sandbox unless the model asks otherwise.
 
     Only a command that is proven to read and nothing else may share its turn.
     """
@@ -86,7 +86,7 @@ def command_effects(launch: Launch, args: Escalation, verdict: Judgement) -> Eff
 
 
 class CommandTool(Tool):
-    """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
+    """Base class of tools that run commands. One that only applies a patch is run as a patch."""
 
     group: Group = "shell"
     capability = "run commands"
@@ -96,18 +96,18 @@ class CommandTool(Tool):
     slow_effects = True
     introduction = ""
     escalation_verb = "should not"
-    """In the refusal of a mode that cannot ask: Codex has another one for each of its tools."""
+    """The verb in the refusal of a mode that cannot ask; Codex has one for each tool."""
 
     def __init__(self, surroundings: SandboxDescription) -> None:
         self.description = self.introduction + surroundings.words()
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """Described with the sandbox that the session's commands run in."""
+        """Make the tool, with the session's sandbox in its description."""
         return cls(parts.surroundings())
 
     def plan(self, args: Any, ctx: Context) -> Launch:
-        """What the call will start, by its arguments."""
+        """Plan what the call will start."""
         raise NotImplementedError
 
     def launch(self, args: Any, ctx: Context) -> Launch:
@@ -118,7 +118,7 @@ class CommandTool(Tool):
         return found
 
     def _patch_once(self, args: Any, ctx: Context) -> PatchCall | None:
-        """The patch that the call is, if it is one; read once, as well."""
+        """The patch that the command applies, if it is one; read once a call."""
         memo = ctx.memo
         if "patch" not in memo:
             memo["patch"] = patch_in(self.launch(args, ctx))
@@ -126,11 +126,11 @@ class CommandTool(Tool):
         return found
 
     async def start(self, launch: Launch, args: Any, ctx: Context) -> ToolOutput:
-        """Run it."""
+        """Start the command."""
         raise NotImplementedError
 
     def effects(self, args: Any, ctx: Context) -> Effects:
-        """Runs one program, or writes the files of the patch that it is."""
+        """Runs one program, or writes the files of a patch."""
         launch = self.launch(args, ctx)
         if launch.escalated:
             self._refuse_escalation(ctx)
@@ -150,7 +150,7 @@ class CommandTool(Tool):
             raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
 
     def verdict(self, args: Any, ctx: Context) -> Judgement:
-        """What the command will do, judged piece by piece; once a call."""
+        """The judgement of each part of the command; made once a call."""
         found: Judgement | None = ctx.memo.get("verdict")
         if found is None:
             from toolrest.policy.verdict.command import judge
@@ -189,7 +189,7 @@ class CommandTool(Tool):
         return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """By what the command line does; a patch is decided like any write."""
+        """Decide by what the command line does; a patch is decided like any write."""
         if not effects.runs:
             return None
         from toolrest.tools.shell.decision import decision_on
@@ -199,7 +199,7 @@ class CommandTool(Tool):
     def retry_keys(
         self, args: Any, effects: Effects, fingerprint: str, ctx: Context
     ) -> tuple[GrantKey, ...]:
-        """The very command, in its folder, unless a tool could have written its program."""
+        """The key of exactly this command here; none if a tool could have written its program."""
         if not effects.runs or effects.critical is not None:
             return ()
         from toolrest.tools.shell.decision import retry_key
@@ -207,19 +207,19 @@ class CommandTool(Tool):
         return retry_key(self.verdict(args, ctx), self.launch(args, ctx), ctx)
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
-        """A command that is a patch is one to hooks too."""
+        """Hooks see a command that applies a patch as a patch."""
         names = super().hook_names(effects)
         # Hooks' matchers know patches by the name of Codex's tool.
         return names if effects.runs else (*names, "apply_patch")
 
-    def question(self, args: Any, ctx: Context) -> Question:
+    def question(self, args: Any, ctx: Context) -> ToolQuestion:
         """The argument vector and the folder, or the patch as a diff."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_question(patch.cwd, ctx)
         launch = self.launch(args, ctx)
         purpose = getattr(args, "description", None) or ""
-        return Question(
+        return ToolQuestion(
             launch.argv,
             launch.cwd,
             purpose=purpose,
@@ -228,7 +228,7 @@ class CommandTool(Tool):
         )
 
     def _asked_files(self, launch: Launch, args: Any, ctx: Context) -> RunFiles:
-        """What an approval counts for besides the words: the program, and scripts of the line."""
+        """The files that an approval is tied to: the program, and scripts of the command line."""
         from toolrest.policy.verdict.run_files import run_files
 
         found = ctx.memo["asked_files"] = run_files(self.verdict(args, ctx), launch)
@@ -236,7 +236,7 @@ class CommandTool(Tool):
         return found if program is None else ((program.path, program.stamp), *found)
 
     def parsed(self, args: Any, ctx: Context) -> tuple[JSONObject, ...]:
-        """For questions and events: what the command is for, part by part; once a call."""
+        """The purpose of each part of the command, for requests and events; made once a call."""
         found: tuple[JSONObject, ...] | None = ctx.memo.get("parsed")
         if found is None:
             from toolrest.policy.commands.purpose import parsed_command
@@ -246,13 +246,13 @@ class CommandTool(Tool):
         return found
 
     async def prepare(self, args: Any, ctx: Context) -> Effects | None:
-        """Verify a patch; for a command read the profile that its environment comes from."""
+        """Verify a patch; for a command, read the login profile that sets its environment."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
             return None
         planned: Launch = ctx.memo["planned"]
-        # Outside the sandbox a profile is read only after the decision: it is a program, too.
+        # A profile is a program: outside the sandbox it is read only after the decision.
         if planned.confined and not planned.escalated:
             runner = ctx.runner
             try:
@@ -266,7 +266,7 @@ class CommandTool(Tool):
         return None
 
     def _settle(self, settled: Launch, args: Any, ctx: Context) -> bool:
-        """Take another environment into the record; True when its PATH finds other programs."""
+        """Put a new environment into the launch record; True when its PATH finds other programs."""
         from toolrest.tools.shell.decision import path_hijack
 
         before = self.launch(args, ctx)
@@ -277,7 +277,7 @@ class CommandTool(Tool):
         return path_hijack(self.verdict(args, ctx), settled, ctx)
 
     async def _ready(self, args: Any, ctx: Context) -> Launch:
-        """The record as it is started; Changed when that is not what was judged."""
+        """The launch record to start; raises Changed when it differs from what was judged."""
         runner = ctx.runner
         cwd = runner.workdir(args.workdir)
         planned: Launch = ctx.memo["planned"]
@@ -299,7 +299,7 @@ class CommandTool(Tool):
         return replace(launch, env={**launch.env, **more}) if more else launch
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
-        """Run it, or apply the patch that it is."""
+        """Run the command, or apply its patch."""
         patch = self._patch_once(args, ctx)
         if patch is None:
             launch = await self._ready(args, ctx)
@@ -313,12 +313,12 @@ class CommandTool(Tool):
         return output
 
     def wrap_patch(self, text: str) -> str:
-        """How the result of a patch looks in this tool's layout."""
+        """Put the result of a patch into this tool's layout."""
         return text
 
 
 class PatchCall(Struct, frozen=True):
-    """A patch found in a command, and the folder it is relative to."""
+    """A patch in a command, and the folder that its paths start from."""
 
     request: Request
     cwd: str

@@ -33,7 +33,7 @@ _SOURCE = "unified_exec_startup"
 
 
 class ExecCommand(CommandTool):
-    """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
+    """`exec_command`, in a pipe or a terminal; what still runs after the yield can be polled."""
 
     name = "exec_command"
     needs = ("shell:unified_exec",)
@@ -71,7 +71,7 @@ class ExecCommand(CommandTool):
         )
 
     def plan(self, args: Args, ctx: Context) -> Launch:
-        """The chosen shell with that line."""
+        """Plan the chosen shell with this command line."""
         return ctx.runner.plan(
             args.cmd,
             args.workdir,
@@ -83,11 +83,11 @@ class ExecCommand(CommandTool):
         )
 
     def wrap_patch(self, text: str) -> str:
-        """The layout without a session: a patch has only a time and an output."""
+        """The layout of a patch: a time and an output, no session."""
         return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
-        """Start it, wait, and say what came and whether it goes on."""
+        """Start the command, wait, and return its output and whether it still runs."""
         parsed: tuple[JSONObject, ...] = ()
         ctx.delta = ExecCommandOutputDelta
         collector = ctx.collector()
@@ -148,7 +148,7 @@ class ExecCommand(CommandTool):
 
 
 def outputs_of(ctx: Context) -> dict[int, Collector]:
-    """The whole output of each command that still runs or was not polled to its end."""
+    """The outputs of commands that still run or were not polled to their end."""
     outputs: dict[int, Collector] = ctx.state.setdefault("exec_outputs", {})
     known = {session.session_id for session in ctx.runner.sessions.list()}
     for session_id in outputs.keys() - known:
@@ -157,7 +157,7 @@ def outputs_of(ctx: Context) -> dict[int, Collector]:
 
 
 def answer(done: ExecOutcome, tokens: int, collector: Collector | None) -> ToolOutput:
-    """The layout that exec_command and write_stdin share."""
+    """Lay out an output as exec_command and write_stdin return it."""
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
     collected = None

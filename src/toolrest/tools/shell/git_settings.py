@@ -1,4 +1,4 @@
-"""Git that only looks may not run the programs that a repository's settings name."""
+"""Overrule git settings that name programs, so that reading a repository runs none of them."""
 
 from __future__ import annotations
 

@@ -57,12 +57,12 @@ class OneShotTool(CommandTool):
     typical = Effects(runs=(("<command>",),), confined=True)
 
     def aborted_text(self, seconds: float) -> str:
-        """Two lines, as models know them from these tools."""
+        """The two lines that models know from these tools."""
         return f"Wall time: {seconds:.1f} seconds\naborted by user"
 
 
 class Finished(Struct, frozen=True):
-    """What a layout is made of."""
+    """A finished command, for the layout of its output."""
 
     body: str
     code: int
@@ -76,7 +76,7 @@ async def run_once(
     parsed: tuple[JSONObject, ...],
     lay_out: Callable[[Finished, Context], str],
 ) -> ToolOutput:
-    """Announce, run, lay out; a blocked command raises SandboxDenied with its output."""
+    """Run the command and lay out its output; SandboxDenied has the output when it was blocked."""
     ctx.delta = ExecCommandOutputDelta
     begin = ExecCommandBegin(
         call_id=ctx.call_id,

@@ -1,4 +1,4 @@
-"""The sandbox in words, for the descriptions of the command tools."""
+"""The description of the sandbox, for models, in the command tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class SandboxDescription(Struct, frozen=True):
-    """What the session's sandbox lets commands do, for the descriptions of the tools."""
+    """What commands may do in the session's sandbox."""
 
     mode: str
     roots: tuple[str, ...]

@@ -15,7 +15,7 @@ from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_on
 
 
 class ShellTool(OneShotTool):
-    """The array form: nothing is added to the argument vector."""
+    """`shell`: the argument vector is run as it is."""
 
     name = "shell"
     aliases = ("container.exec", "local_shell")
@@ -35,7 +35,7 @@ class ShellTool(OneShotTool):
         )
 
     def plan(self, args: Args, ctx: Context) -> Launch:
-        """Exactly what was given."""
+        """Plan exactly the given argument vector."""
         if not args.command or not args.command[0]:
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
@@ -43,7 +43,7 @@ class ShellTool(OneShotTool):
         return ctx.runner.plan(tuple(args.command), args.workdir, escalated=args.asks_to_leave())
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
-        """Run it and lay the result out as JSON."""
+        """Run it and return the result as JSON."""
         parsed = self.parsed(args, ctx)
         return await run_once(ctx, launch, args.seconds, parsed, _structured)
 
@@ -54,7 +54,7 @@ def _structured(done: Finished, ctx: Context) -> str:
 
 
 class LocalShellTool(ShellTool):
-    """The hosted kind: offered by type alone, called with `local_shell_call` items."""
+    """The hosted shell: offered by its type alone, called with `local_shell_call` items."""
 
     name = "local_shell"
     aliases = ("container.exec", "shell")

@@ -12,7 +12,7 @@ from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_on
 
 
 class ShellCommand(OneShotTool):
-    """The text form."""
+    """`shell_command`: run a command line."""
 
     name = "shell_command"
     needs = ("shell:shell", "shell:shell_command", "shell:unified_exec", "shell:local_shell")
@@ -31,13 +31,13 @@ class ShellCommand(OneShotTool):
         )
 
     def plan(self, args: Args, ctx: Context) -> Launch:
-        """The user's shell with that line."""
+        """Plan the user's shell with this command line."""
         return ctx.runner.plan(
             args.command, args.workdir, login=args.login, escalated=args.asks_to_leave()
         )
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
-        """Run it and lay the result out as text."""
+        """Run it and return the result as text."""
         return await run_once(ctx, launch, args.seconds, self.parsed(args, ctx), _freeform)
 
 

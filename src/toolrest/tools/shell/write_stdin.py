@@ -1,4 +1,4 @@
-"""`write_stdin`: type into a command that still runs, or ask how it goes."""
+"""`write_stdin`: type into a command that still runs, or poll it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
@@ -20,7 +20,7 @@ _OUTSIDE = "it types into a program that runs outside the sandbox"
 
 
 def _danger(chars: str, ctx: Context) -> str | None:
-    """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""
+    """Why the input would be dangerous, or too long to judge, in a shell; else None."""
     if chars in _LOOKS:
         return None
     from toolrest.policy.verdict.command import judge
@@ -34,7 +34,7 @@ def _danger(chars: str, ctx: Context) -> str | None:
 
 
 class WriteStdin(Tool):
-    """Calls on one session run one after the other; different sessions do not wait."""
+    """`write_stdin`. Calls on one command session run one after the other."""
 
     name = "write_stdin"
     group: Group = "shell"
@@ -66,7 +66,7 @@ class WriteStdin(Tool):
         )
 
     def effects(self, args: Args, ctx: Context) -> Effects:
-        """Goes on with a command that was decided on when it started; what is typed is new."""
+        """The effects of what is typed; the command itself was decided on when it started."""
         outside = args.chars not in _LOOKS and ctx.runner.left_sandbox(args.session_id)
         return Effects(
             runs=(("write_stdin", str(args.session_id)),),
@@ -83,12 +83,12 @@ class WriteStdin(Tool):
             return Decision(Answer.ALLOW, "session.poll")
         return None
 
-    def question(self, args: Args, ctx: Context) -> Question:
-        """What would be typed, and where."""
-        return Question(("write_stdin", str(args.session_id), args.chars))
+    def question(self, args: Args, ctx: Context) -> ToolQuestion:
+        """The input, and the command that gets it."""
+        return ToolQuestion(("write_stdin", str(args.session_id), args.chars))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Type, wait, and say what came."""
+        """Type, wait, and return the output."""
         collector = outputs_of(ctx).get(args.session_id)
         # The event belongs to the command, as its begin and end do.
         started_by = ctx.runner.sessions.call_of(args.session_id)

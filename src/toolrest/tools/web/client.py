@@ -24,14 +24,14 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Caps(Struct, frozen=True):
-    """How much and how long."""
+    """Limits of a request: bytes and seconds."""
 
     size: int = 5_000_000
     seconds: float = 30.0
 
 
 class Page(Struct):
-    """What a server sent. `url` is where the last hop ended."""
+    """The response of a server. `url` is the address after redirects."""
 
     url: HttpUrl
     status: int

@@ -69,7 +69,7 @@ _FENCE = re.compile(rf"<(/?\s*{TAG})", re.IGNORECASE)
 
 
 def readable(page: Page, *, raw: bool = False) -> tuple[str, str]:
-    """The page's text and what it was made from; RespondToModel when it is no text."""
+    """The text of a page and its source format; RespondToModel when it has no text."""
     kind = page.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind and not _TEXTUAL.fullmatch(kind):
         raise RespondToModel(f"{page.url} is {kind[:80]} ({len(page.body):,} bytes), not text")
@@ -122,7 +122,7 @@ def _markdown(html: str, url: str) -> str:
 
 
 def stripped(html: str) -> str:
-    """HTML without its tags, blocks on lines of their own; in one pass, whatever it is."""
+    """HTML without its tags, blocks on lines of their own; linear time for any input."""
     pieces: list[str] = []
     at = 0
     while (start := html.find("<", at)) >= 0:
@@ -145,19 +145,19 @@ def stripped(html: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without what cannot be seen, and with line ends and blank lines made plain."""
+    """Text without invisible characters, with plain line ends and no runs of blank lines."""
     text = _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _BLANKS.sub("\n\n", text).strip()
 
 
 def one_line(text: object, most: int) -> str:
-    """A short text from elsewhere, on one line."""
+    """External text on one line."""
     line = " ".join(clean(str(text or "")).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def wrapped(text: str, source: str) -> str:
-    """Between marks that the text itself cannot write."""
+    """Put text between marks that it cannot contain."""
     source = source.replace('"', "%22").replace("<", "%3C").replace(">", "%3E")
     inner = _FENCE.sub(r"&lt;\1", text)
     return f'<{TAG} source="{source}">\n{inner}\n</{TAG}>'

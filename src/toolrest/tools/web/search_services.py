@@ -30,7 +30,7 @@ class Backend(Protocol):
 
     @property
     def endpoint(self) -> HttpUrl | None:
-        """What it connects to from here; None when it does not say."""
+        """The address it connects to; None when that is not known."""
 
     async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """The rows, best first."""
@@ -43,7 +43,7 @@ class Own(Struct, frozen=True):
 
     @property
     def endpoint(self) -> HttpUrl | None:
-        """Its author knows."""
+        """Unknown: only the author of the function knows."""
         return None
 
     async def find(self, query: str, limit: int, client: WebClient) -> Found:

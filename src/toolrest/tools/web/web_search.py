@@ -1,4 +1,4 @@
-"""`web_search`: the model's server searches where it can; elsewhere a search service is asked."""
+"""`web_search`: by the model's own server if it can, else by a search service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolrest.tools.catalog import ToolParts
 
 FUNCTION = "web_search.function"
-"""Where a session keeps the user's own search function."""
+"""The key in the session's state of the user's own search function."""
 NOT_CONFIGURED = (
     "web_search is not configured: set search.backend to searxng (with search.url), brave or "
     "tavily (with its key in the environment), or give a function to rest.use_search()"
@@ -37,12 +37,12 @@ _TITLE, _URL, _SNIPPET = 200, 2_000, 500
 
 
 class SearchOptions(Struct, frozen=True):
-    """What settings say about searching."""
+    """The options of `web_search`, from the settings."""
 
     web: WebOptions = field(default_factory=WebOptions)
     backend: Backend | None = None
     problem: str = NOT_CONFIGURED
-    """Why there is no backend."""
+    """The reason why there is no backend."""
     allowed: Allowlist = field(default_factory=lambda: Allowlist(()))
     blocked: Allowlist = field(default_factory=lambda: Allowlist(()))
     most: int = 10
@@ -50,7 +50,7 @@ class SearchOptions(Struct, frozen=True):
 
 
 class WebSearch(Tool):
-    """Hosted on the Responses wire; a function elsewhere."""
+    """`web_search`: hosted on the Responses API, a function on other APIs."""
 
     name = "web_search"
     description = (
@@ -77,7 +77,7 @@ class WebSearch(Tool):
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """With the service of the settings."""
+        """Make the tool with the search service of the settings."""
         return cls(parts.search() if parts.search is not None else None)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
@@ -88,7 +88,7 @@ class WebSearch(Tool):
         return Effects(connects=(backend.endpoint.authority,))
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
-        """The list of hosts binds search services too."""
+        """Judge the search service like any web address: the list of hosts applies to it."""
         backend = self._backend(ctx)
         if backend is None:
             raise RespondToModel(self.options.problem)
@@ -97,7 +97,7 @@ class WebSearch(Tool):
         return judge(backend.endpoint, self._web(backend), ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Ask, filter, label."""
+        """Search, filter the results, and mark them as external content."""
         backend = self._backend(ctx)
         if backend is None:
             raise RespondToModel(self.options.problem)
@@ -115,7 +115,7 @@ class WebSearch(Tool):
         return _output(rows, args.query)
 
     def filtered(self, found: Iterable[Any]) -> list[JSONObject]:
-        """Rows whose address may be shown, with their texts cut and made plain."""
+        """The results whose address may be shown, with short plain texts."""
         rows: list[JSONObject] = []
         for row in found:
             if len(rows) >= self.options.most:
@@ -147,7 +147,7 @@ class WebSearch(Tool):
         return self.options.backend if function is None else Own(function)
 
     def _web(self, backend: Backend) -> WebOptions:
-        """The service itself is the user's choice, wherever it is."""
+        """The options with access to the search service; the user chose it, wherever it is."""
         web, endpoint = self.options.web, backend.endpoint
         chosen = frozenset({(endpoint.host, endpoint.port)} if endpoint is not None else ())
         access = UrlAccess(web.access.listed, chosen, web.access.resolve)

@@ -31,13 +31,13 @@ _MOST_ROBOTS = 64
 
 
 class WebOptions(Struct, frozen=True):
-    """What settings say about the web."""
+    """The options of `webfetch`, from the settings."""
 
     access: UrlAccess = field(default_factory=UrlAccess)
     caps: Caps = field(default_factory=Caps)
     robots: bool = True
     unasked: bool = False
-    """Hosts that are listed, or any with the network on, are reached without asking."""
+    """Whether hosts on the list (or any host, with the network on) are reached without asking."""
 
 
 class Document(Struct):
@@ -51,7 +51,7 @@ class Document(Struct):
 
 
 class WebFetch(Tool):
-    """Fetches a page. Its text is external content, and is marked as such."""
+    """`webfetch`: fetch a page. Its text is marked as external content."""
 
     name = "webfetch"
     description = (
@@ -85,7 +85,7 @@ class WebFetch(Tool):
 
     @classmethod
     def build(cls, parts: ToolParts) -> Tool:
-        """With the limits of the settings."""
+        """Make the tool with the limits of the settings."""
         return cls(parts.web())
 
     def effects(self, args: Args, ctx: Context) -> Effects:
@@ -93,11 +93,11 @@ class WebFetch(Tool):
         return Effects(connects=(_parse(args.url).authority,))
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
-        """A host that may never be reached is not asked about."""
+        """Deny a host that may never be reached, allow a listed one, leave others to the policy."""
         return judge(_parse(args.url), self.options, ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """A part of the page's text."""
+        """Return a part of the page's text."""
         document = await self._document(args, ctx)
         part = document.text[args.start_index : args.start_index + args.max_length]
         total = len(document.text)
@@ -140,7 +140,7 @@ class WebFetch(Tool):
         client = WebClient(self.options.access, self.options.caps)
 
         def may_go(hop: HttpUrl) -> str | None:
-            # An approval of this host does not cover another one.
+            # An approval covers one host, so a redirect to another host needs its own.
             if hop.authority == start.authority or self.options.unasked:
                 return self.options.access.refusal(hop)
             return "another host; fetch that address itself if it is wanted"
@@ -154,7 +154,7 @@ class WebFetch(Tool):
 
 
 def judge(url: HttpUrl, options: WebOptions, ctx: Context) -> Decision | None:
-    """Deny what is never reached; let pass what is listed; leave the rest to the mode."""
+    """Deny hosts that are never reached, allow listed ones, leave the rest to the policy."""
     reason = options.access.refusal(url)
     if reason is not None:
         return Decision(Answer.DENY, "network.not_listed", reason)
