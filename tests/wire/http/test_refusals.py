@@ -16,7 +16,7 @@ from toolrest.wire.providers import client_for
 
 HEAD = b"HTTP/1.1 401 Unauthorized\r\n"
 WORDS = json.dumps({"error": {"message": "no such key"}}).encode()
-PACKED = gzip.compress(WORDS)
+PACKED = gzip.compress(WORDS, mtime=0)  # the same in every test process
 
 
 async def refused(raw: bytes, *, hold: bool = False) -> ModelError:
