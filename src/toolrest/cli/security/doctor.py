@@ -16,10 +16,10 @@ from toolrest.sandbox.doctor import lines
 @click.command("doctor")
 @session_options
 def command(choices: Choices) -> None:
-    """Check key, model, programs and folder, run every sandbox backend, and say what to do.
+    """Run every sandbox backend, check key, model, programs and folder, and say what to do.
 
-    Of each backend: what it enforces, what stays open and what to install. The last lines say what
-    a session with these settings and options would use. Exits with 1 when no backend works:
+    Of each backend: what it enforces, what stays open and what to install. Then what a session with
+    these settings and options would use; last, key, model, programs and folder. Exits with 1 when no backend works:
     commands are then refused, never run unconfined.
     """
     config = choices.load()
@@ -27,9 +27,8 @@ def command(choices: Choices) -> None:
         click.echo(f"toolrest: {warning}", err=True)
     with progress("trying every kind of sandbox"):
         report, found = examined(config), list(checks(config))
-    for check in found:
-        click.echo(check.line)
-    for line in (*lines(report), *session_lines(config)):
+    # What is missing comes last: the report is longer than a screen.
+    for line in (*lines(report), *session_lines(config), *(check.line for check in found)):
         click.echo(line)
     full_access = config.value.sandbox_mode == FULL_ACCESS
     if full_access:
