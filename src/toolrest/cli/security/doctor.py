@@ -19,8 +19,8 @@ def command(choices: Choices) -> None:
     """Run every sandbox backend, check key, model, programs and folder, and say what to do.
 
     Of each backend: what it enforces, what stays open and what to install. Then what a session with
-    these settings and options would use; last, key, model, programs and folder. Exits with 1 when no backend works:
-    commands are then refused, never run unconfined.
+    these settings and options would use; last, key, model, programs and folder. Exits with 1 when
+    no backend works: commands are then refused, never run unconfined.
     """
     config = choices.load()
     for warning in config.warnings:
