@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,20 +23,26 @@ def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
             *arguments: str,
             size: tuple[int, int] = (24, 80),
             settings: str = "",
+            program: Sequence[str] = (TOOLREST,),
             **env: str,
         ) -> Screen:
             serve(script)
             with open(desk.home / "config.toml", "a") as file:
                 file.write(settings)
-            return go_on(*arguments, size=size, **env)
+            return go_on(*arguments, size=size, program=program, **env)
 
-        def go_on(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:
-            screen = begin(*arguments, size=size, **env)
+        def go_on(*arguments: str, **options: Any) -> Screen:
+            screen = begin(*arguments, **options)
             screen.sees("toolrest · gpt-5.5")
             return screen
 
-        def begin(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:
-            argv = [TOOLREST, *arguments]
+        def begin(
+            *arguments: str,
+            size: tuple[int, int] = (24, 80),
+            program: Sequence[str] = (TOOLREST,),
+            **env: str,
+        ) -> Screen:
+            argv = [*program, *arguments]
             return stack.enter_context(Screen(argv, size=size, cwd=desk.workspace, env=env))
 
         start.again = go_on  # type: ignore[attr-defined]

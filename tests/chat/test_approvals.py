@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.patience import hurry, patient
 from tests.screen import Screen
 
 from toolrest.chat.questions import ALONE, QUIET
@@ -84,13 +85,15 @@ def test_a_key_ends_the_turn(chat: Any, desk: Any) -> None:
 
 def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
     """claude-code#21662, codex#31037: keys before and just after the question are text."""
-    screen = chat([outside(), "then not"])
+    screen = chat([outside(), "then not"], program=patient("QUIET"))
     screen.types("go\r")
-    until = time.monotonic() + 2 * QUIET
-    while time.monotonic() < until or "OUTSIDE" not in screen.now:
+    while "[y] once" not in screen.now:
         screen.types("y")
         screen.read(0.05)
-    screen.shows("› yyyy")
+    typed = screen.now.count("y" * 4)
+    screen.types("yyyy")
+    screen.until(lambda: screen.now.count("y" * 4) > typed, "text of the next message")
+    hurry(screen)
     quiet(screen)
     screen.types("y\r")
     quiet(screen)
@@ -107,13 +110,14 @@ def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
 )
 def test_words_never_answer(chat: Any, desk: Any, words: str) -> None:
     """A message that begins with a key, typed at a person's speed, is a message."""
-    screen = chat([outside(), "then not"])
+    screen = chat([outside(), "then not"], program=patient("ALONE"))
     asked(screen)
     quiet(screen)
     for key in words:
         screen.types(key)
         screen.read(ALONE / 5)
     screen.shows(f"› {words}", "keys go to your line: Ctrl-C clears it")
+    hurry(screen)
     quiet(screen)
     assert not ran(desk)
     screen.types("\x03")
@@ -125,7 +129,7 @@ def test_words_never_answer(chat: Any, desk: Any, words: str) -> None:
 
 @pytest.mark.parametrize("how", ["marked", "unmarked"])
 def test_a_paste_never_approves(chat: Any, desk: Any, how: str) -> None:
-    screen = chat([outside(), "then not"])
+    screen = chat([outside(), "then not"], program=patient("ALONE"))
     asked(screen)
     quiet(screen)
     if how == "marked":
@@ -133,6 +137,7 @@ def test_a_paste_never_approves(chat: Any, desk: Any, how: str) -> None:
     else:
         screen.types("y\r")
     screen.shows("› y")
+    hurry(screen)
     quiet(screen)
     assert not ran(desk)
     screen.types("\x03")
@@ -200,7 +205,7 @@ def test_several_wait_and_each_has_its_answer(chat: Any, desk: Any) -> None:
 
 def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
     call = Call("exec_command", {"cmd": "echo x >> /etc/hosts-not-there/x", "login": False})
-    screen = chat([call, "answered"])
+    screen = chat([call, "answered"], program=patient("ALONE"))
     screen.types("go\r")
     screen.shows("critical")
     answers(screen, "y")
@@ -208,6 +213,7 @@ def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
     screen.types("\x7f")
     answers(screen, "wyes")  # as a paste that the terminal does not mark
     screen.shows("› wyes")
+    hurry(screen)
     screen.types("\x15")
     screen.lacks("› wyes")
     answers(screen, "w")

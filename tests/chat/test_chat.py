@@ -326,6 +326,12 @@ def test_a_command_of_ones_own_is_shown_to_the_model(chat: Any, serve: Any, desk
     (request,) = serve.servers[-1].requests
     assert "I ran this command myself:\\n$ echo from me" in json.dumps(request.body)
     assert "I ran this command myself" not in screen.text, "the person has seen it already"
+    says(screen, "!true")
+    screen.sees("$ true\n  ✔")
+    says(screen, "/mcp")
+    screen.sees("no MCP server is configured")
+    rows = screen.text.splitlines()
+    assert rows[rows.index("/mcp") - 1] == "", "apart from the command before it"
 
 
 def test_commands_are_listed_and_completed(chat: Any) -> None:
@@ -336,6 +342,10 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     screen.sees("  session    ", "  model      gpt-5.5")
     says(screen, "/nope")
     screen.sees("there is no command /nope")
+    screen.types("/")
+    screen.shows("  /help       the", "  /approvals  when")
+    screen.types("\x7f")
+    screen.lacks("/approvals  when")
     screen.types("/help" + ENTER)
     screen.sees("  Esc           interrupts; Esc Esc goes back")
     screen.types("/quit" + ENTER)

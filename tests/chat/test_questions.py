@@ -16,6 +16,7 @@ from tests.chat.test_approvals import quiet
 from tests.chat.test_chat import CTRL_C, ENTER, ESC
 from tests.cli.conftest import TOOLREST
 from tests.machine import require
+from tests.patience import hurry, patient
 from tests.screen import Screen
 
 from toolrest.testing import Call, Say
@@ -87,7 +88,7 @@ def test_declining_leaves_the_message(chat: Any, desk: Any) -> None:
 
 
 def test_keys_that_come_with_the_question_are_a_message(chat: Any, desk: Any, serve: Any) -> None:
-    screen = chat([*held(desk), "as you like", "and that"])
+    screen = chat([*held(desk), "as you like", "and that"], program=patient("QUIET"))
     screen.types("go" + ENTER)
     screen.shows("  held")
     let_go(desk)
@@ -96,6 +97,8 @@ def test_keys_that_come_with_the_question_are_a_message(chat: Any, desk: Any, se
     screen.shows("› not an answer")
     screen.types(ENTER)
     screen.shows("next: not an answer")
+    hurry(screen)
+    screen.types("\x1b[C")  # a key, from which on the keyboard is quiet
     quiet(screen)
     screen.types("1" + ENTER)
     screen.sees("as you like")

@@ -35,7 +35,7 @@ from toolrest.events import (
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.policy.effects import Risk
 from toolrest.timeline.approval import describe
-from toolrest.timeline.calls import call_title
+from toolrest.timeline.calls import call_title, failure_reason
 from toolrest.timeline.cells import CallCell, FileDiff, MessageCell, UserCell
 from toolrest.timeline.draw import Drawing, diff_lines, duration, safe_lines
 from toolrest.timeline.plain import PlainPrinter, has_colour, styled
@@ -122,6 +122,17 @@ def test_a_command_that_was_tried_again_outside_says_so() -> None:
 
 def test_the_folder_itself_is_a_dot() -> None:
     assert call_title("list_dir", '{"dir_path": "/ws"}', "/ws") == "list_dir ."
+
+
+def test_a_patch_that_failed_names_its_files_and_the_lines_that_it_did_not_find() -> None:
+    """Failed before: `*** Begin Patch`, and a reason that ended with a colon."""
+    patch = "*** Begin Patch\n*** Update File: /ws/a.py\n@@\n-x\n*** Add File: b.py\n+y\n"
+    output = "Failed to find expected lines in /ws/a.py:\n" + "".join(f"{n}\n" for n in range(6))
+    for arguments in (patch, json.dumps({"input": patch})):
+        assert call_title("apply_patch", arguments, "/ws") == "apply_patch a.py, b.py"
+    lines = failure_reason("input_invalid", output).splitlines()
+    assert lines[0].endswith("/ws/a.py:")
+    assert lines[1:] == ["0", "1", "2", "3", "…"]
 
 
 def test_a_summary_is_no_message_of_the_user() -> None:

@@ -27,7 +27,7 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 
-from toolrest.chat.composer.completion import ChatCompleter
+from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, one_line
@@ -199,13 +199,7 @@ class ChatScreen:
         state = self.buffer.complete_state
         if state is None or self.size[0] < 10:
             return []
-        at = state.complete_index or 0
-        start = max(0, min(at - _MENU_ROWS + 1, len(state.completions) - _MENU_ROWS))
-        shown = state.completions[start : start + _MENU_ROWS]
-        return [
-            (start + n == state.complete_index, f"  {c.display_text}  {c.display_meta_text}")
-            for n, c in enumerate(shown)
-        ]
+        return menu_rows(state, _MENU_ROWS)
 
     def _menu_text(self) -> StyleAndTextTuples:
         width = self.size[1] - 1
@@ -383,7 +377,9 @@ class ChatScreen:
             self.app._redraw()
 
     def say(self, text: str, style: str = "dim") -> None:
-        """Put a line of our own above the live part."""
+        """Put a line of our own above the live part, apart from the call before it."""
+        self._put([[]] if self._after_call else [])
+        self._after_call = False
         self._put([[(style, line)] for line in safe_lines(text)])
 
     def began(self) -> None:

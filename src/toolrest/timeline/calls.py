@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -46,6 +47,9 @@ _SYSTEM_SHELLS = {
 }
 
 
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_ANNOUNCED = 4
+"""Lines behind one that ends with a colon."""
 _FIRST = (
     "file_path",
     "path",
@@ -70,6 +74,9 @@ def call_title(tool: str, arguments: str, workspace: str = "") -> str:
         chosen, rest = _short(value), []
     if not values and arguments not in ("", "{}"):
         chosen = " ".join(arguments.split())
+    text = next(iter(values.values())) if len(values) == 1 else arguments
+    if isinstance(text, str) and (patched := _PATCHED.findall(text)):
+        chosen = ", ".join(shorter(path, workspace) for path in patched)
     words = [tool]
     if chosen is not None:
         words.append(shorter(chosen, workspace))
@@ -91,9 +98,13 @@ def shorter(path: str, workspace: str) -> str:
 
 
 def failure_reason(kind: str, output: str) -> str:
-    """The line of an output that says why the call failed."""
+    """The line of an output that says why the call failed, with what it announces."""
     lines = output.strip().splitlines() or [""]
-    return f"{kind}: {lines[-1] if kind == 'sandbox_denied' else lines[0]}"
+    if kind == "sandbox_denied":
+        return f"{kind}: {lines[-1]}"
+    most = 1 + _ANNOUNCED if lines[0].endswith(":") else 1
+    more = ["…"] if 1 < most < len(lines) else []
+    return "\n".join([f"{kind}: {lines[0]}", *lines[1:most], *more])
 
 
 def plan_steps(values: Any) -> tuple[PlanStep, ...]:

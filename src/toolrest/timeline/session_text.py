@@ -38,7 +38,9 @@ def status(session: AgentSession) -> list[str]:
 
 def tools(session: AgentSession) -> list[str]:
     """The tools on offer, with their risk."""
-    return [f"{row['name']:<24} {row['risk']}" for row in session.rest.table()]
+    rows = session.rest.table()
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    return [f"{row['name']:<{width}}  {row['risk']}" for row in rows]
 
 
 def mcp(session: AgentSession) -> list[str]:
@@ -53,7 +55,8 @@ def permissions(session: AgentSession) -> list[str]:
     policy = session.rest.gate.services.approval_policy
     return [
         f"approvals {policy}, sandbox {session.rest.settings.sandbox_mode}",
-        "stored grants: toolrest grants list; a command's decision: toolrest policy check",
+        "stored grants: toolrest grants list",
+        "what a command would get: toolrest policy check",
     ]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tests.cli.conftest import TOOLREST
+from tests.patience import hurry, patient
 from tests.screen import Screen
 
-from toolrest.cli.terminal.terminal import QUIET
 from toolrest.testing import Call
 
 pytestmark = pytest.mark.needs("sandbox")
@@ -26,8 +26,8 @@ OUTSIDE = {
 def asks(desk: Any, serve: Any) -> Any:
     serve([Call("exec_command", OUTSIDE), "that was it"])
 
-    def start(*options: str, **more: Any) -> Screen:
-        return Screen([TOOLREST, "exec", *options, "go"], cwd=desk.workspace, **more)
+    def start(*options: str, program: Sequence[str] = (TOOLREST,), **more: Any) -> Screen:
+        return Screen([*program, "exec", *options, "go"], cwd=desk.workspace, **more)
 
     return start
 
@@ -54,21 +54,28 @@ def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
     assert not outside(desk)
 
 
-@pytest.mark.parametrize("how", ["typed ahead", "pasted", "pasted unmarked"])
+def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
+    with asks(program=patient("QUIET")) as screen:
+        screen.sees("wants to run")
+        for _ in range(20):  # the user types on and on
+            screen.types("y\n")
+            screen.read(0.05)
+        assert "Run it?" not in screen.text
+        hurry(screen)
+        screen.types("y\n")
+        screen.sees("Run it?")
+        screen.types("n\n")
+        assert screen.ends() == 0
+        assert "rejected by user" in screen.text
+    assert not outside(desk)
+
+
+@pytest.mark.parametrize("how", ["pasted", "pasted unmarked"])
 def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str) -> None:
     with asks() as screen:
-        screen.sees("wants to run")
-        if how == "typed ahead":
-            began = time.monotonic()
-            while time.monotonic() - began < 2 * QUIET:  # the user types on and on
-                screen.types("y\n")
-                screen.read(0.05)
-            screen.sees("Run it?")
-            assert time.monotonic() - began >= 2 * QUIET
-        else:
-            screen.sees("Run it?")
-            screen.types("\x1b[200~y\n\x1b[201~\n" if how == "pasted" else "y\ny\ny\n")
-            screen.sees("A paste is no answer")
+        screen.sees("Run it?")
+        screen.types("\x1b[200~y\n\x1b[201~\n" if how == "pasted" else "y\ny\ny\n")
+        screen.sees("A paste is no answer")
         screen.until(lambda: screen.rows[screen.cursor[0]].endswith("Run it?"))
         assert not outside(desk)
         screen.types("n\n")

@@ -325,7 +325,7 @@ class Commands:
     def _export(self, rest: str) -> None:
         session = self._session
         text = "\n\n".join(markdown(stored_cells(session.history.items)))
-        self._chat.page(f"session {session.thread_id}", text)
+        self._chat.page(f"session {session.thread_id[:8]}", text)
 
     def _feedback(self, rest: str) -> None:
         self._chat.spawn(self._reported())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from prompt_toolkit.buffer import CompletionState
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -31,3 +32,14 @@ class ChatCompleter(Completer):
         elif found := _MENTION.search(before):
             for path in self._files.matching(found[1]):
                 yield Completion(path + " ", -len(found[1]), display=path)
+
+
+def menu_rows(state: CompletionState, most: int) -> list[tuple[bool, str]]:
+    """The completions around the chosen one, at most so many, and whether each is that."""
+    start = max(0, min((state.complete_index or 0) - most + 1, len(state.completions) - most))
+    shown = state.completions[start : start + most]
+    wide = max((len(each.display_text) for each in shown), default=0)
+    return [
+        (number == state.complete_index, f"  {each.display_text:<{wide}}  {each.display_meta_text}")
+        for number, each in enumerate(shown, start)
+    ]

@@ -16,20 +16,19 @@ from toolrest.sandbox.doctor import lines
 @click.command("doctor")
 @session_options
 def command(choices: Choices) -> None:
-    """Check key, model, programs and folder, run every sandbox backend, and say what to do.
+    """Run every sandbox backend, check key, model, programs and folder, and say what to do.
 
-    For each backend it prints what it enforces, what stays open and what to install. The last lines
-    say what a session with these settings and options would use. Exit code 1 when no backend works:
-    commands are then refused, never run unconfined.
+    For each backend it prints what it enforces, what stays open and what to install. Then it says
+    what a session with these settings and options would use; last come key, model, programs and
+    folder. Exit code 1 when no backend works: commands are then refused, never run unconfined.
     """
     config = choices.load()
     for warning in config.warnings:
         click.echo(f"toolrest: {warning}", err=True)
     with progress("trying every kind of sandbox"):
         report, found = examined(config), list(checks(config))
-    for check in found:
-        click.echo(check.line)
-    for line in (*lines(report), *session_lines(config)):
+    # What is missing comes last: the report is longer than a screen.
+    for line in (*lines(report), *session_lines(config), *(check.line for check in found)):
         click.echo(line)
     full_access = config.value.sandbox_mode == FULL_ACCESS
     if full_access:
