@@ -119,7 +119,7 @@ def test_a_page_that_is_logged_out_shows_nothing(
 
 def strange(session: Recorded) -> None:
     """Entries of forms that no session writes."""
-    values = (5, True, None, [], {}, "x", 1.5, [None], {"a": {}}, 10**400)
+    values: tuple[Any, ...] = (5, True, None, [], {}, "x", 1.5, [None], {"a": {}}, 10**400)
     posed = {"id": "i", "header": "h", "question": "q", "options": []}
     for number, value in enumerate(values):
         for name in ("plan", "questions", "edits", "path", "input", "cmd", "message", "ids"):
