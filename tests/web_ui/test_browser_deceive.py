@@ -164,3 +164,16 @@ def test_only_the_parts_scroll(tab: Any, session: Recorded) -> None:
     for size in ({"width": 1100, "height": 800}, {"width": 390, "height": 800}):
         tab.set_viewport_size(size)
         assert tab.evaluate("() => document.documentElement.scrollHeight") == 800
+
+
+def test_a_server_that_is_gone_is_said_and_an_answer_is_not_lost(
+    tab: Any, served: Served, home: Path
+) -> None:
+    """Also where no session is looked at; what could not be answered can be answered later."""
+    waiting(home)
+    tab.wait_for_selector(".card button.approve:not(:disabled)")
+    served.stop()
+    tab.wait_for_selector("#message:has-text('lost')")
+    tab.click(".card button.approve:not(:disabled)")
+    tab.wait_for_selector("#message:has-text('does not answer')")
+    tab.wait_for_selector(".card button.approve:not(:disabled)")
