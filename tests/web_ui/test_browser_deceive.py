@@ -145,11 +145,14 @@ def strange(session: Recorded) -> None:
 def test_no_entry_takes_the_others_away(tab: Any, session: Recorded) -> None:
     strange(session)
     session.say("assistant", "after them")
+    asked: list[str] = []
+    tab.on("request", lambda one: asked.append(one.url))
     open_first(tab)
     tab.wait_for_selector("#timeline >> text=after them")
     for key in ("v", "Home", "End"):
         tab.keyboard.press(key)
     assert tab.locator("#timeline >> text=after them").count() == 1
+    assert sum("/events?" in url for url in asked) == 1, "the stream was not begun again"
     assert tab.locator("text=An entry that cannot be shown").count() == 0
     assert tab.inner_text("#message") == ""
 
