@@ -145,11 +145,14 @@ def strange(session: Recorded) -> None:
 def test_no_entry_takes_the_others_away(tab: Any, session: Recorded) -> None:
     strange(session)
     session.say("assistant", "after them")
+    asked: list[str] = []
+    tab.on("request", lambda one: asked.append(one.url))
     open_first(tab)
     tab.wait_for_selector("#timeline >> text=after them")
     for key in ("v", "Home", "End"):
         tab.keyboard.press(key)
     assert tab.locator("#timeline >> text=after them").count() == 1
+    assert sum("/events?" in url for url in asked) == 1, "the stream was not begun again"
     assert tab.locator("text=An entry that cannot be shown").count() == 0
     assert tab.inner_text("#message") == ""
 
@@ -164,3 +167,16 @@ def test_only_the_parts_scroll(tab: Any, session: Recorded) -> None:
     for size in ({"width": 1100, "height": 800}, {"width": 390, "height": 800}):
         tab.set_viewport_size(size)
         assert tab.evaluate("() => document.documentElement.scrollHeight") == 800
+
+
+def test_a_server_that_is_gone_is_said_and_an_answer_is_not_lost(
+    tab: Any, served: Served, home: Path
+) -> None:
+    """Also where no session is looked at; what could not be answered can be answered later."""
+    waiting(home)
+    tab.wait_for_selector(".card button.approve:not(:disabled)")
+    served.stop()
+    tab.wait_for_selector("#message:has-text('lost')")
+    tab.click(".card button.approve:not(:disabled)")
+    tab.wait_for_selector("#message:has-text('does not answer')")
+    tab.wait_for_selector(".card button.approve:not(:disabled)")

@@ -19,6 +19,7 @@ from tests.web_ui.conftest import HOST, Client, Recorded, log_in
 from tests.web_ui.scene import MODEL, batch_store, everything, picture
 
 from toolrest.agent.undo.checkpoints import Checkpoints
+from toolrest.batch.run_task import task_folder
 from toolrest.config.schema.providers import ModelPrice
 from toolrest.testing import Call
 from toolrest.web_ui import batch_view, changes
@@ -160,6 +161,25 @@ async def test_a_batch_has_status_distributions_and_rows_by_failure(client: Clie
     assert len(whole["rows"]) == 40
     failed = (await client.get("/api/batch", params={"failure": "timeout"})).json()
     assert [row["id"] for row in failed["rows"]] == ["task-012", "task-032"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, True, "x", [], {}, None])
+async def test_no_result_takes_the_batch_away(
+    home: Path, logins: Logins, client_for: Callable[[WebPage], Client], tmp_path: Path, value: Any
+) -> None:
+    """A check may give any score, and other programs write to stores, too."""
+    store = batch_store(tmp_path / "store")
+    fields = ("id", "failure", "turns", "cost", "seconds", "usage", "check", "attempts", "text")
+    odd = [{name: value} for name in fields]
+    odd += [{"check": {"score": value}}, {"usage": {"total_tokens": value}}]
+    for number, change in enumerate(odd):
+        path = f"{task_folder(f'k{number:03d}')}/result.json"
+        result = json.loads(store.read(path) or b"")
+        store.write(path, json.dumps({**result, **change}).encode())
+    page = WebPage(str(home), logins, (HOST,), batch=BatchView(store.url))
+    async with client_for(page) as client:
+        await log_in(client, logins)
+        assert len((await client.get("/api/batch")).json()["rows"]) == 40
 
 
 def test_no_password_of_a_store_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

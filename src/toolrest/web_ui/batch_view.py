@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TypeGuard
 
 from toolrest.batch.reports.page import histograms
 from toolrest.batch.reports.results import flat_row, read_results
@@ -15,6 +16,8 @@ from toolrest.items import JSONObject
 _MOST_ROWS = 500
 _FRESH_SECONDS = 5.0
 _COLUMNS = ("id", "failure", "score", "turns", "tool_calls", "total_tokens", "cost", "seconds")
+_NUMBERS = ("turns", "tool_calls", "cost", "seconds")
+_LARGEST = 1e15
 _TEXTS = {"text": 300, "error": 300}
 
 
@@ -38,7 +41,7 @@ class BatchView:
         return {**self._whole, "rows": rows[:_MOST_ROWS], "more": max(0, len(rows) - _MOST_ROWS)}
 
     def _read(self) -> None:
-        results = list(read_results(self._store))
+        results = [_checked(result) for result in read_results(self._store)]
         self._rows = [_row(result) for result in results]
         self._whole = {
             "store": without_users(self._store.url),
@@ -48,6 +51,31 @@ class BatchView:
             ],
         }
         self._read_at = time.monotonic()
+
+
+def _checked(result: JSONObject) -> JSONObject:
+    """A result with nothing but what is counted and shown: other programs write to stores, too."""
+    usage, check, attempts = (result.get(name) for name in ("usage", "check", "attempts"))
+    failure = result.get("failure")
+    return {
+        **result,
+        **{name: _number(result.get(name)) for name in _NUMBERS},
+        "id": str(result.get("id", "")),
+        "failure": None if failure is None else str(failure),
+        "usage": {"total_tokens": _number(usage.get("total_tokens"))} if _is(usage) else {},
+        "check": {"score": _number(check.get("score"))} if _is(check) else {},
+        "attempts": attempts if isinstance(attempts, list) else [],
+    }
+
+
+def _is(value: object) -> TypeGuard[JSONObject]:
+    return isinstance(value, dict)
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < _LARGEST else None
 
 
 def _row(result: JSONObject) -> JSONObject:

@@ -233,7 +233,7 @@ class WebPage(Struct):
         failure = request.query_params.get("failure", "")
         try:
             return Json(await asyncio.to_thread(self.batch.shown, failure))
-        except OSError as error:
+        except (OSError, ValueError, TypeError) as error:  # a result may be no JSON, or no object
             return Json({"error": f"the store cannot be read: {error}"}, 502)
 
     async def _news(self, _: Request) -> Response:

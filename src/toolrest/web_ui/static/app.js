@@ -8,6 +8,10 @@ const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], dr
 
 function say(text) { $("message").textContent = visible(text); }
 
+const LOST = "The connection is lost; trying again.";
+
+function reached() { if ($("message").textContent === LOST) say(""); }
+
 async function ask(path, options = {}) {
   const headers = { "x-toolrest-key": state.key, ...idleHeader(), ...(options.headers ?? {}) };
   const response = await fetch(path, { ...options, headers, credentials: "same-origin", cache: "no-store" });
@@ -15,7 +19,16 @@ async function ask(path, options = {}) {
   return response;
 }
 
-const post = (path, body) => ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+/** As `ask`; a server that is gone is an answer, too. */
+async function request(path, options) {
+  try {
+    return await ask(path, options);
+  } catch {
+    return new Response(JSON.stringify({ error: "The server does not answer." }), { status: 503 });
+  }
+}
+
+const post = (path, body) => request(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
 async function logIn() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -51,7 +64,7 @@ function logOut() {
 
 async function list(more = false) {
   const query = new URLSearchParams({ limit: "50", q: $("search").value, state: $("state").value, before: more ? (state.rows.at(-1)?.id ?? "") : "" });
-  const response = await ask(`/api/sessions?${query}`);
+  const response = await request(`/api/sessions?${query}`);
   if (!response.ok) return;
   const answer = await response.json();
   state.readOnly = answer.readOnly;
@@ -109,6 +122,7 @@ function clear(id) {
 
 function choose(id) {
   stop();
+  say("");
   state.stream?.abort();
   leaveLive();
   changeDraft(id);
@@ -147,7 +161,7 @@ async function watch(id, signal) {
         continue;
       }
       if (!response.ok) { if (response.status !== 401) say("This session cannot be read."); return; }
-      say("");
+      reached();
       for await (const [event, text] of messages(response.body)) {
         wait = 250;
         if (event === "state") { const now = JSON.parse(text); state.open = now.open; head(); if (now.gone) return; flush(); continue; }
@@ -159,7 +173,7 @@ async function watch(id, signal) {
     } catch (error) {
       if (signal.aborted) return;
     }
-    say("The connection is lost; trying again.");
+    say(LOST);
     await new Promise((done) => setTimeout(done, wait));
   }
 }
@@ -329,13 +343,15 @@ async function news() {
       if (!response.ok) return;
       for await (const _ of messages(response.body)) {
         wait = 500;
+        reached();
         await approvals();
         followAgain();
         if (!$("search").value && !$("state").value && state.rows.length <= 50) await list();
       }
     } catch { /* tried again */ }
+    if (state.key) say(LOST);
     await new Promise((done) => setTimeout(done, wait));
-    await approvals().catch(() => {});
+    await approvals();
   }
 }
 

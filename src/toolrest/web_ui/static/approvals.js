@@ -13,7 +13,7 @@ function rest() {
 }
 
 async function approvals() {
-  const response = await ask("/api/approvals");
+  const response = await request("/api/approvals");
   if (!response.ok) return;
   drawApprovals((await response.json()).approvals);
 }

@@ -141,7 +141,7 @@ function changeDraft(id) {
 
 /** The folders in which a session can be started; without any there is nothing to start. */
 async function folders() {
-  const response = await ask("/api/folders");
+  const response = await request("/api/folders");
   const found = response.ok ? (await response.json()).folders : [];
   $("new").hidden = found.length === 0;
   $("folder").replaceChildren(...found.map((folder) => el("option", { value: folder, text: visible(folder) })));

@@ -16,12 +16,13 @@ async function changes() {
   look("changes");
   if (data !== null) { $("changes").replaceChildren(...drawChanges(data.changes)); return; }
   $("changes").replaceChildren(el("p", { class: "quiet", text: "Reading …" }));
-  const response = await ask(`/api/sessions/${encodeURIComponent(id)}/changes`);
+  const response = await request(`/api/sessions/${encodeURIComponent(id)}/changes`);
+  if (id === state.chosen && !response.ok) $("changes").replaceChildren(el("p", { class: "quiet", text: "They cannot be read now." }));
   if (id === state.chosen && response.ok) $("changes").replaceChildren(...drawChanges(await response.json()));
 }
 
 async function batch(failure = "") {
-  const response = await ask(`/api/batch?${new URLSearchParams({ failure })}`);
+  const response = await request(`/api/batch?${new URLSearchParams({ failure })}`);
   const answer = await response.json();
   if (!response.ok) { say(answer.error); return; }
   choose(null);
@@ -73,8 +74,8 @@ function pace(step) {
 const EXPORTS = [["html", "HTML"], ["md", "Markdown"], ["json", "JSON"]];
 
 async function save(kind) {
-  const response = await ask(`/api/sessions/${encodeURIComponent(state.chosen)}/export?format=${kind}`);
-  if (!response.ok) return;
+  const response = await request(`/api/sessions/${encodeURIComponent(state.chosen)}/export?format=${kind}`);
+  if (!response.ok) { say("This session cannot be saved now."); return; }
   const link = el("a", { href: URL.createObjectURL(await response.blob()), download: `toolrest-${state.chosen}.${kind}` });
   link.click();
   URL.revokeObjectURL(link.href);
