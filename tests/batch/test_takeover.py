@@ -172,6 +172,18 @@ def test_a_runner_that_wakes_after_a_retry_removes_no_lease_of_another(tmp_path:
     assert other.beat(held)
 
 
+def test_a_half_written_file_of_a_dead_runner_does_not_stay(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    stopped_runner(store, [])
+    store.write("tasks/t/answer.md.0123456789ab.tmp", b"half")
+    store.write("tasks/t/answer.md", b"whole")
+    leases = Leases(store, "tasks/t", Runner.here())
+    lease = leases.take()
+    assert lease is not None
+    leases.clear(lease)
+    assert store.files("tasks/t") == ["answer.md"]
+
+
 def test_a_dead_runner_whose_clock_was_far_ahead_blocks_its_task_for_one_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,5 +214,7 @@ def test_what_a_store_has_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     store = FolderStore(str(tmp_path))
     store.write("tasks/t/patch.diff", b"work")
     assert store.create("tasks/t/result.json", b"{}")
+    store.write("tasks/t/lease-1.json", b"a heartbeat waits for no disk")
+    store.write("runners/a.json", b"nor does this")
     names = [os.path.basename(path).split(".")[0] for path in synced]
     assert names == ["patch", "result"]
