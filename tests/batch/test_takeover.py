@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from tests.batch.test_store_order import DONE, META, PATIENCE, SESSION
 
 from toolrest.batch import attempt as attempt_module
 from toolrest.batch.child import ChildEnd
+from toolrest.batch.failures import Retry
 from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores import lease as lease_module
@@ -129,6 +131,27 @@ async def test_a_session_of_a_stopped_runner_is_not_begun_twice(
     assert not Leases(store, "tasks/t", stopped.runner).beat(stopped), "it learns of that"
     assert (await run_task(task, store, RunOptions())).outcome == "done"
     assert [("--resume" in words) for words in sessions.arguments] == [False, True]
+
+
+async def test_a_store_that_fails_for_a_moment_fails_no_task_that_goes_on(
+    sessions: Sessions, task: BatchTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have stored is read more often than an error of ours is tried again."""
+    failures = iter(range(4))
+
+    class Failing(FolderStore):
+        def read(self, name: str) -> bytes | None:
+            if name.endswith("audit.jsonl") and next(failures, None) is not None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(name)
+
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    store = Failing(str(tmp_path / "store"))
+    stopped_runner(store, [{"number": 1, "started": 1.0}])
+    end = await run_task(task, store, RunOptions())
+    assert end.result is not None
+    outcomes = [row["outcome"] for row in end.result["attempts"]]
+    assert outcomes == ["killed", *4 * ["workspace"], "done"]
 
 
 class DyingAtTheEnd(FolderStore):
