@@ -215,7 +215,7 @@ def test_a_machine_that_gets_a_task_back_at_once_takes_what_the_other_one_did(
             return [Pause(60), "too late"]
         if turn in (0, 2):
             return [Call("exec_command", {"cmd": f"echo x > {turn}.txt"})]
-        return "done" if turn >= 4 else [Pause(1.2), Call("update_plan", PLAN)]
+        return "done" if turn >= 4 else [Call("update_plan", PLAN)]
 
     here = bench(reply)
     repository(tmp_path / "repo")

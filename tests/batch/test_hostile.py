@@ -588,7 +588,7 @@ async def test_a_result_of_our_own_is_not_taken_for_another_runners(
                 self.seen.release()
             return found
 
-    store, options = Late(str(tmp_path / "store")), RunOptions(lease_seconds=0.4)
+    store, options = Late(str(tmp_path / "store")), RunOptions(lease_seconds=4.0)
     end = await run_task(BatchTask("t", "p", str(place)), store, options)
     assert end.outcome == "done"
     assert not [name for name in store.files("tasks/t") if name.startswith("lease")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from tests.batch.test_store_order import DONE, META, PATIENCE, SESSION
 
 from toolrest.batch import attempt as attempt_module
 from toolrest.batch.child import ChildEnd
+from toolrest.batch.failures import Retry
 from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores import lease as lease_module
@@ -131,6 +133,27 @@ async def test_a_session_of_a_stopped_runner_is_not_begun_twice(
     assert [("--resume" in words) for words in sessions.arguments] == [False, True]
 
 
+async def test_a_store_that_fails_for_a_moment_fails_no_task_that_goes_on(
+    sessions: Sessions, task: BatchTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have stored is read more often than an error of ours is tried again."""
+    failures = iter(range(4))
+
+    class Failing(FolderStore):
+        def read(self, name: str) -> bytes | None:
+            if name.endswith("audit.jsonl") and next(failures, None) is not None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(name)
+
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    store = Failing(str(tmp_path / "store"))
+    stopped_runner(store, [{"number": 1, "started": 1.0}])
+    end = await run_task(task, store, RunOptions())
+    assert end.result is not None
+    outcomes = [row["outcome"] for row in end.result["attempts"]]
+    assert outcomes == ["killed", *4 * ["workspace"], "done"]
+
+
 class DyingAtTheEnd(FolderStore):
     """A store that a runner never clears: it dies after the result, before anything else."""
 
@@ -172,6 +195,18 @@ def test_a_runner_that_wakes_after_a_retry_removes_no_lease_of_another(tmp_path:
     assert other.beat(held)
 
 
+def test_a_half_written_file_of_a_dead_runner_does_not_stay(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    stopped_runner(store, [])
+    store.write("tasks/t/answer.md.0123456789ab.tmp", b"half")
+    store.write("tasks/t/answer.md", b"whole")
+    leases = Leases(store, "tasks/t", Runner.here())
+    lease = leases.take()
+    assert lease is not None
+    leases.clear(lease)
+    assert store.files("tasks/t") == ["answer.md"]
+
+
 def test_a_dead_runner_whose_clock_was_far_ahead_blocks_its_task_for_one_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,5 +237,7 @@ def test_what_a_store_has_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     store = FolderStore(str(tmp_path))
     store.write("tasks/t/patch.diff", b"work")
     assert store.create("tasks/t/result.json", b"{}")
+    store.write("tasks/t/lease-1.json", b"a heartbeat waits for no disk")
+    store.write("runners/a.json", b"nor does this")
     names = [os.path.basename(path).split(".")[0] for path in synced]
     assert names == ["patch", "result"]

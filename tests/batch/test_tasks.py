@@ -360,8 +360,8 @@ async def test_a_slow_store_keeps_its_lease(bench: Callable[..., Bench]) -> None
     here.tasks(1)
     (task,) = read_tasks(str(here.file))
     store = Faulty(str(here.store))
-    store.delay = 0.3
-    options = RunOptions(scratch=str(here.base / "scratch"), lease_seconds=2.0)
+    store.delay = 0.5
+    options = RunOptions(scratch=str(here.base / "scratch"), lease_seconds=4.0)
     first = asyncio.create_task(run_task(task, store, options))
     while not list(here.store.glob("tasks/task-0/lease-*.json")):
         await asyncio.sleep(0.01)

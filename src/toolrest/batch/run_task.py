@@ -33,8 +33,8 @@ Outcome: TypeAlias = Literal[
 
 _log = logging.getLogger("toolrest")
 _STORE_RETRIES = (0.5, 2.0, 8.0)
-_PATIENCE = 0.7
-"""The part of a lease after which its holder gives up for lack of a heartbeat."""
+_PATIENCE, _LONGEST_BEAT = 0.7, 0.9
+"""The parts of a lease after which its holder gives up: when heartbeats fail, when one hangs."""
 CANCELLED = "cancelled"
 """The file in a store that makes all runners stop."""
 _LOST_RUNNERS = 8
@@ -159,7 +159,7 @@ class _Work:
         while True:
             await asyncio.sleep(self._leases.seconds / 4)
             # A store may hang instead of failing; who wakes after a long sleep has a moment yet.
-            left = last + self._leases.seconds * _PATIENCE - time.monotonic()
+            left = last + self._leases.seconds * _LONGEST_BEAT - time.monotonic()
             try:
                 async with asyncio.timeout(max(left, self._leases.seconds / 4)):
                     is_ours = await asyncio.to_thread(self._leases.beat, self._lease)

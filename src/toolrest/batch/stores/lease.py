@@ -177,10 +177,13 @@ class Leases:
         self._store.write(self._name(lease.number), _data(lease))
 
     def clear(self, lease: Lease) -> None:
-        """Remove the leases of a task that has its result."""
+        """Remove the leases of a task that has its result, and what dead runners were writing."""
         with self._lock:
             for number in range(lease.number + 1):
                 self._store.delete(self._name(number))
+            for name in self._store.files(self._folder) if lease.number > 1 else ():
+                if name.endswith(".tmp"):
+                    self._store.delete(f"{self._folder}/{name}")
 
 
 def _rows(attempts: Any) -> list[JSONObject]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Protocol
@@ -15,6 +16,8 @@ from typing import Protocol
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private, write_all
 
+_OFTEN = re.compile(r"runners/|tasks/[^/]+/lease-")
+"""What is written every few seconds to say that somebody lives: it must not wait for a disk."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -71,7 +74,7 @@ class FolderStore:
         """Write a new file beside it and put that in its place."""
         path = self._at(name)
         temporary = f"{path}.{secrets.token_hex(6)}.tmp"
-        self._make(temporary, data)
+        self._make(temporary, data, is_lasting=not _OFTEN.match(name))
         try:
             os.replace(temporary, path)
         except OSError:
@@ -85,7 +88,7 @@ class FolderStore:
         if os.path.lexists(path):
             return False
         temporary = f"{path}.{secrets.token_hex(6)}.tmp"
-        self._make(temporary, data)
+        self._make(temporary, data, is_lasting=not _OFTEN.match(name))
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -94,7 +97,7 @@ class FolderStore:
             os.unlink(temporary)
         return True
 
-    def _make(self, path: str, data: bytes) -> None:
+    def _make(self, path: str, data: bytes, *, is_lasting: bool) -> None:
         try:
             fd = os.open(path, _NEW, 0o600)
         except FileNotFoundError:
@@ -102,7 +105,7 @@ class FolderStore:
             fd = os.open(path, _NEW, 0o600)
         try:
             write_all(fd, data)
-            if data:
+            if data and is_lasting:
                 os.fsync(fd)  # or a crash of the machine leaves an empty file under the name
         except OSError:
             with contextlib.suppress(OSError):

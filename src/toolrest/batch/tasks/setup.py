@@ -17,7 +17,13 @@ from toolrest.batch.tasks.home import make_task_home, state_folder, store_name
 from toolrest.batch.tasks.nested import pack, unpack
 from toolrest.batch.tasks.records import AUDIT, EVENTS, Records, content
 from toolrest.batch.tasks.task import BatchTask
-from toolrest.batch.tasks.workspace import Patch, Workspace, WorkspaceError, Workspaces
+from toolrest.batch.tasks.workspace import (
+    Patch,
+    Workspace,
+    WorkspaceError,
+    Workspaces,
+    WorkspaceUnavailable,
+)
 from toolrest.config.files import BATCH_TASKS, USERS_HOME, toolrest_home
 from toolrest.items import JSONObject
 from toolrest.own_code import child_environment
@@ -155,7 +161,12 @@ class TaskSetup:
         return found
 
     async def _read(self, name: str) -> bytes | None:
-        return await asyncio.to_thread(self.store.read, f"{self.folder}/{name}")
+        """What is stored of the task; a store that fails at that is tried again, as a server is."""
+        try:
+            return await asyncio.to_thread(self.store.read, f"{self.folder}/{name}")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise WorkspaceUnavailable(f"the store cannot be read: {reason}") from None
 
     async def write(self, name: str, data: bytes) -> None:
         """Write a file of the task in the store."""
