@@ -15,8 +15,8 @@ HEAD = """\
 
 What a session says while it works: `async for event in events`
 ([library](../library.md#conversations-and-events)). Each event has `type`, `seq` (its number in the
-session), `time` and `turn_id`; `event.to_json()` is a flat JSON object. Secrets in texts are
-already redacted.
+session), `time` and `turn_id`; `event.to_json()` is a flat JSON object. Texts have no secrets any
+more: they are redacted.
 
 `toolrest exec --json` turns these into the lines of `codex exec --json` ([exec](../exec.md#events),
 [schema](../exec-events.schema.json)).
