@@ -73,24 +73,25 @@ class _Deltas:
 
     def __init__(self, before: str = "") -> None:
         self._before = before
-        self._text = ""
+        self._pieces: list[str] = []
 
     @property
     def shown(self) -> str:
         """What was shown of the message so far."""
-        return self._before or self._text
+        return self._before or "".join(self._pieces)
 
     def feed(self, delta: str) -> str:
         """The part of a piece that is new."""
-        self._text += delta
+        self._pieces.append(delta)
         if not self._before:
             return delta
-        if self._before.startswith(self._text):
+        text = "".join(self._pieces)
+        if self._before.startswith(text):
             return ""
         before, self._before = self._before, ""
-        if self._text.startswith(before):
-            return self._text[len(before) :]
-        return f"\n{self._text}"
+        if text.startswith(before):
+            return text[len(before) :]
+        return f"\n{text}"
 
 
 class ModelRequestRun:

@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from toolrest.wire.items.json_text import dumps
+
+_MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
+
+
+class _Shape(Struct):
+    """The braces of an object that comes in pieces: each is looked at once."""
+
+    depth: int = 0
+    in_string: bool = False
+    escaped: bool = False
+    opened: bool = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the last brace is closed, as it is in every whole object."""
+        return self.opened and self.depth <= 0 and not self.in_string
+
+    def feed(self, piece: str) -> None:
+        """Look at the next piece."""
+        start, self.escaped = int(self.escaped and bool(piece)), self.escaped and not piece
+        for mark in _MARKS.findall(piece, start):
+            if mark == '"':
+                self.in_string = not self.in_string
+            elif mark[0] == "\\":
+                self.escaped = self.in_string and len(mark) == 1
+            elif not self.in_string:
+                self.depth += 1 if mark == "{" else -1
+                self.opened = True
 
 
 class Slot(Struct):
@@ -19,6 +48,19 @@ class Slot(Struct):
     call_id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    shape: _Shape = field(default_factory=_Shape)
+
+    def add(self, piece: str) -> None:
+        """Add to the arguments."""
+        self.pieces.append(piece)
+        self.shape.feed(piece)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are a whole object; read as one only when they may be."""
+        if len(self.pieces) > 1 and is_object(self.pieces[-1]):
+            return True
+        return self.shape.is_closed and is_object("".join(self.pieces))
 
     @property
     def arguments(self) -> str:
@@ -71,7 +113,7 @@ class CallAssembler:
         slot.call_id = slot.call_id or call_id
         slot.name = slot.name or name
         if piece:
-            slot.pieces.append(piece)
+            slot.add(piece)
         return slot, piece, is_new
 
     def _find(self, call_id: str, index: int | None, name: str) -> Slot | None:
@@ -100,13 +142,12 @@ class CallAssembler:
 def _begins_another(slot: Slot, call_id: str, name: str) -> bool:
     if not name:
         # A new id alone: some servers make one up for every piece.
-        return bool(call_id and slot.call_id and is_object(slot.arguments))
+        return bool(call_id and slot.call_id and slot.is_whole)
     if not slot.name:
         return False
-    unfinished = bool(slot.pieces) and not is_object(slot.arguments)
     if call_id and slot.call_id:
-        return not unfinished
-    return name != slot.name or is_object(slot.arguments)
+        return not slot.pieces or slot.is_whole
+    return name != slot.name or slot.is_whole
 
 
 def _text(value: Any) -> str:
