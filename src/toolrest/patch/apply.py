@@ -198,7 +198,8 @@ class _Commit:
         before = change.before
         if before is None or (now.st_dev, now.st_ino) in self.rewritten:
             return False  # new, or changed by this very patch
-        return _identity(now) != _identity(before)
+        # Not the inode: where layers lie over each other it may change with the first write.
+        return (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns)
 
     def _restore(self, backup: str, path: str) -> None:
         self.files.rename(backup, path)

@@ -346,3 +346,22 @@ def test_a_danger_among_a_programs_options_is_seen(line: str) -> None:
 )
 def test_what_programs_are_told_to_run_every_day_is_no_danger(line: str) -> None:
     assert look(line).kind == CommandClass.RUNS
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("LC_ALL=C.UTF-8 sort x", CommandClass.SAFE),
+        ("LANGUAGE=de_AT:de ls", CommandClass.SAFE),
+        ("TZ=America/Argentina/Salta date", CommandClass.SAFE),
+        ("env TZ=UTC+3 date", CommandClass.SAFE),
+        ("LC_ALL=/w/planted ls", CommandClass.RUNS),
+        ("LANGUAGE=../../../w/planted ls", CommandClass.RUNS),
+        ("LANGUAGE=de:/w/planted ls", CommandClass.RUNS),
+        ("TZ=:/w/planted date", CommandClass.RUNS),
+        ("env LC_ALL=/w/planted ls", CommandClass.RUNS),
+    ],
+)
+def test_a_language_is_a_name_and_no_path(line: str, kind: CommandClass) -> None:
+    """Failed before for the last five: a planted catalogue is loaded into the program."""
+    assert look(line).kind == kind

@@ -55,6 +55,10 @@ async def test_a_hidden_file_is_not_read_in_full_access(work: Path, command: str
         "cat sub/../.[e]nv",
         "sed 's/a/b/' .env",
         "awk '{ print }' .env",
+        "cp .env* sub; cat sub/.env",
+        "mv ~/.ssh/* sub; cat sub/id_rsa",
+        "tar cf - .env | strings",
+        "tar -C ~/.ssh -cf - . | strings",
         "ln .env other; cat other",
         "ln -s .env other; cat other",
     ],
@@ -81,7 +85,14 @@ async def test_a_hidden_file_is_known_however_a_reader_spells_it(
 
 @pytest.mark.parametrize(
     "command",
-    ["cat *", "cat .env.ex*", "sed 's/.env/x/' a", "awk '/.env/' a", "grep .env $PWD/*"],
+    [
+        "cat *",
+        "tar c --exclude .env . | grep -a fine",
+        "cat .env.ex*",
+        "sed 's/.env/x/' a",
+        "awk '/.env/' a",
+        "grep .env $PWD/*",
+    ],
 )
 async def test_what_only_looks_like_a_hidden_file_is_read(work: Path, command: str) -> None:
     (work / ".env").write_text("A=tops")

@@ -18,6 +18,8 @@ from toolrest.policy.shell.words import wordset
 _PAGER = Spec()
 _SPECS: dict[str, Spec] = {
     **dict.fromkeys(wordset("less more most bat batcat zcat zless bzcat xzcat zstdcat"), _PAGER),
+    **dict.fromkeys(wordset("cp mv install ln gzip bzip2 xz zstd"), _PAGER),
+    "tar": Spec(takes="X", long_takes=wordset("--exclude --exclude-from")),
     **dict.fromkeys(wordset("awk gawk mawk nawk"), Spec(takes="Fvf", skip=1, instead="f")),
     "sed": Spec(
         takes="efl",

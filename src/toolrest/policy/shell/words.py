@@ -50,7 +50,8 @@ _CALM_NAME = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR|CI|PY_COLORS"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|CARGO_TERM_COLOR"
 )
-_CALM_VALUE = re.compile(r"[A-Za-z0-9_.@:+/-]*")
+# No path: a locale or catalogue of the workspace's own would be loaded into the program.
+_CALM_VALUE = re.compile(r"(?![/:])(?!.*(?:\.\.|:/))[A-Za-z0-9_.@:+/-]*")
 
 
 def is_calm(name: str, value: str) -> bool:

@@ -275,6 +275,8 @@ class Judge:
         segment.reads = tuple(touch.reads)
         segment.writes = tuple(touch.writes)
         segment.connects = tuple(touch.connects)
+        if not touch.sure:
+            segment.wild = named_reads(simple, place).wild
         known_folder = split_program(simple.argv[0])[0] in ("", "/bin", "/usr/bin")
         if touch.sure and known_folder:
             segment.raise_to(CommandClass.TOUCHES, "touches", _touched(segment))

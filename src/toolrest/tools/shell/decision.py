@@ -67,9 +67,9 @@ def setting_of(launch: Launch, ctx: Context) -> Setting:
 def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
     setting = setting_of(launch, ctx)
-    closed = _closed(verdict, launch, ctx)
-    if closed is not None:
-        return closed
+    refused = closed(verdict, ctx, confined=launch.confined and not launch.escalated)
+    if refused is not None:
+        return refused
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
     required = found.requirement
     if required.answer == Answer.DENY:
@@ -96,7 +96,7 @@ _ALWAYS = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108 - the sandbox'
 _MOST_ENTRIES = 10_000
 
 
-def _closed(verdict: Judgement, launch: Launch, ctx: Context) -> Decision | None:
+def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:
     """The denial of a command that names a hidden path or one outside `read_roots`, or that would
     write a protected one where no sandbox keeps it from doing so.
     """
@@ -105,7 +105,7 @@ def _closed(verdict: Judgement, launch: Launch, ctx: Context) -> Decision | None
         rule = files.read_roots_rule(files.canonical(path))
         if rule is not None and not path.startswith(_ALWAYS):
             return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
-    wild = verdict.wild if launch.escalated or not launch.confined else ()
+    wild = () if confined else verdict.wild
     found = (path for pattern in wild for path in _matching(pattern))
     for path in (*verdict.reads, *verdict.writes, *found):
         rule = files.hidden_rule(path)

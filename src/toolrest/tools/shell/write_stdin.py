@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
@@ -14,20 +17,61 @@ from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer, outputs_of
 
+if TYPE_CHECKING:
+    from toolrest.policy.verdict.verdict import Judgement
+
 _LOOKS = ("", "\x03", "\x04")
 """Nothing, Ctrl-C and Ctrl-D: input that cannot do harm."""
 _OUTSIDE = "it types into a program that runs outside the sandbox"
 
 
-def _danger(chars: str, ctx: Context) -> str | None:
-    """Why the input would be dangerous, or too long to judge, in a shell; else None."""
-    if chars in _LOOKS:
+_MOST_PENDING = 4096
+_KEYS = re.compile("\x1b(?:\\[[0-9;?]*[@-~]|O?.)?", re.DOTALL)
+_ENDS_LINE, _DROPS_LINE, _ERASES = "\r\n", "\x03\x04\x15", "\x08\x7f"
+
+
+def as_typed(chars: str) -> str:
+    """What a terminal makes of keys: Enter ends a line, others take characters back."""
+    lines: list[str] = []
+    line: list[str] = []
+    for char in _KEYS.sub("", chars):
+        if char in _ENDS_LINE:
+            lines.append("".join(line))
+            line.clear()
+        elif char in _DROPS_LINE:
+            line.clear()
+        elif char in _ERASES:
+            del line[-1:]
+        elif char >= " " or char == "\t":
+            line.append(char)
+    return "\n".join([*lines, "".join(line)])
+
+
+def _pending(args: WriteStdin.Args, ctx: Context) -> str:
+    """The beginning of a line that earlier calls have typed."""
+    lines: dict[int, str] = ctx.state.get("typed", {})
+    return lines.get(args.session_id, "")
+
+
+def _judged(args: WriteStdin.Args, ctx: Context) -> Judgement:
+    """What a shell would do with the input; once a call."""
+    found: Judgement | None = ctx.memo.get("typed")
+    if found is None:
+        from toolrest.policy.verdict.command import judge
+
+        roots = (*ctx.files.writable_roots, *PRIVATE)
+        text = _pending(args, ctx) + as_typed(args.chars)
+        found = ctx.memo["typed"] = judge(text, cwd=ctx.cwd, writable_roots=roots)
+    return found
+
+
+def _danger(args: WriteStdin.Args, ctx: Context) -> str | None:
+    """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""
+    if args.chars in _LOOKS:
         return None
-    from toolrest.policy.verdict.command import judge
     from toolrest.policy.verdict.verdict import CommandClass
 
-    roots = (*ctx.files.writable_roots, *PRIVATE)
-    worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst
+    worst = _judged(args, ctx).worst
     if worst is None or (worst.kind < CommandClass.DANGEROUS and worst.rule != "unknown.budget"):
         return None
     return f"{worst.rule}: {worst.why}"
@@ -74,14 +118,18 @@ class WriteStdin(Tool):
             exclusive=False,
             confined=not outside,
             escalates=_OUTSIDE if outside else None,
-            critical=_danger(args.chars, ctx),
+            critical=_danger(args, ctx),
         )
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """Allow polling or ending a command without asking: the command itself was approved."""
         if args.chars in _LOOKS and ctx.approval_policy != "strict":
             return Decision(Answer.ALLOW, "session.poll")
-        return None
+        if effects.confined and ctx.files.mode != "danger-full-access":
+            return None
+        from toolrest.tools.shell.decision import closed
+
+        return closed(_judged(args, ctx), ctx, confined=False)
 
     def question(self, args: Args, ctx: Context) -> ToolQuestion:
         """The input, and the command that gets it."""
@@ -90,6 +138,10 @@ class WriteStdin(Tool):
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and return the output."""
         collector = outputs_of(ctx).get(args.session_id)
+        if args.chars:
+            typed = _pending(args, ctx) + as_typed(args.chars) if args.chars not in _LOOKS else ""
+            lines = ctx.state.setdefault("typed", {})
+            lines[args.session_id] = typed.rpartition("\n")[2][-_MOST_PENDING:]
         # The event belongs to the command, as its begin and end do.
         started_by = ctx.runner.sessions.call_of(args.session_id)
         try:
