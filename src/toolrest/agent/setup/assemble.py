@@ -112,20 +112,21 @@ def assemble(
         tally = services.tally
         return session_runner(config, files, session_id, environ, confinement, bus, tally)
 
+    shared = None if parent is None else parent.known
+    known = SessionRules(config, files.workspace, session_id, shared)
     services = Services(
         session_id,
         files,
         bus,
         redactor,
         _approvals(config, files, session_id, bus, on_ask),
-        make_runner=make_runner,
-        limit=_family_limit(config),
-        limiter=limiter,
-        policy=settings.approval_policy,
+        known,
+        limiter,
+        make_runner,
+        settings.approval_policy,
+        _family_limit(config),
         legacy_encoding=settings.legacy_encoding,
     )
-    shared = None if parent is None else parent.known
-    known = services.known = SessionRules(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
     skills = SessionSkills(config, files, environ)
     parts = ToolParts(

@@ -307,8 +307,7 @@ class Commands:
         self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
 
     def _permissions(self, rest: str) -> None:
-        memory = self._session.rest.gate.services.memory
-        grants = memory.grants.listed() if memory is not None else []
+        grants = self._session.rest.gate.services.memory.grants.listed()
         found = [f"granted ({each.scope}): {shown(each.key.sentence())}" for each in grants]
         self._list([*session_text.permissions(self._session), *found])
 
