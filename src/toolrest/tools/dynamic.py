@@ -187,7 +187,7 @@ def as_output(answer: DynamicAnswer, tool: str) -> ToolOutput:
             if not output.success:
                 output.failure = Failure("execution_failed", output.text)
             return output
-    raise RespondToModel(f"{tool} was answered with something that is no answer")
+    raise RespondToModel(f"the client's answer to {tool} is not valid")
 
 
 def _content(answer: Mapping[str, Any]) -> str | list[Content] | None:

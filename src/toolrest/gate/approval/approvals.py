@@ -101,7 +101,7 @@ class Approvals:
             )
         if self.unasked == "allow" and request.protected:
             raise Rejected(
-                f'not run: {request.protected}; on_ask = "allow" approves no such thing',
+                f'not run: {request.protected}; on_ask = "allow" does not approve that',
                 kind="approval_denied",
             )
         if self.unasked != "allow":
