@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest, Review
     from toolrest.gate.approval.user_questions import QuestionChannel, UserQuestion
     from toolrest.gate.bus import Bus
-    from toolrest.gate.output.limiter import Collector, Limit, Limiter
+    from toolrest.gate.output.collector import Collector
+    from toolrest.gate.output.limiter import Limiter
     from toolrest.gate.output.redact import Redactor, StreamRedactor
+    from toolrest.gate.output.truncate import Limit
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.rules import Rules

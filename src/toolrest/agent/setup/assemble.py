@@ -31,9 +31,10 @@ from toolrest.gate.call.schedule import Scheduler
 from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Services
 from toolrest.gate.decision.decide import Decider
-from toolrest.gate.output.limiter import Limit, Limiter
+from toolrest.gate.output.limiter import Limiter
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
+from toolrest.gate.output.truncate import Limit
 from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy

@@ -28,7 +28,7 @@ from toolrest.tools.shell.sandbox_description import SandboxDescription
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
-    from toolrest.gate.output.limiter import CollectedOutput
+    from toolrest.gate.output.collector import CollectedOutput
     from toolrest.patch.request import Request
     from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.verdict.verdict import Judgement
