@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
-from toolrest.gate.approval.request import ANSWERS as ANSWERS
-from toolrest.gate.approval.request import ApprovalRequest as ApprovalRequest
-from toolrest.gate.approval.request import Approver as Approver
-from toolrest.gate.approval.request import Review, read_answer
-from toolrest.gate.approval.request import ReviewDecision as ReviewDecision
+from toolrest.gate.approval.request import (
+    ANSWERS,
+    ApprovalRequest,
+    Approver,
+    Review,
+    read_answer,
+)
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:

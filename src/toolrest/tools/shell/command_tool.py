@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
 from toolrest.sandbox.denial import ASK
