@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolrest import ToolOutput, Toolrest
-from toolrest.gate.approval.approvals import ApprovalRequest
+from toolrest.gate.approval.request import ApprovalRequest
 
 PATCH = "*** Begin Patch\n*** Update File: a\n@@\n-{}\n+{}\n*** End Patch"
 

@@ -193,7 +193,7 @@ def test_the_record_names_the_provider(desk: Any, serve: Any) -> None:
 
 def test_no_questions_is_said(desk: Any) -> None:
     ran = desk.run("approvals", "list")
-    assert (ran.code, ran.out, ran.err) == (0, "", "no question waits\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no call waits for approval\n")
 
 
 def test_what_would_silently_do_nothing_is_said(desk: Any, serve: Any) -> None:

@@ -86,7 +86,7 @@ async def test_answers_of_all_kinds(tmp_path: Path) -> None:
         assert isinstance(mixed.content[1], Image)
         for at in (2, 3, 4):
             output = await rest.call("lookup", {"at": at})
-            assert output.text == "lookup was answered with something that is no answer"
+            assert output.text == "the client's answer to lookup is not valid"
             assert output.failure is not None
 
 

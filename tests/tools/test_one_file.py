@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Icon, Tool
+from toolrest.gate.tool.tool import Icon, Tool
+from toolrest.items import Group
 from toolrest.policy.effects import Effects
 
 

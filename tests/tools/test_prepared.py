@@ -24,7 +24,8 @@ from toolrest.gate.tool.args_class import (
     prepared,
     read_prepared,
 )
-from toolrest.gate.tool.tool import GROUPS, Tool
+from toolrest.gate.tool.tool import Tool
+from toolrest.items import GROUPS
 from toolrest.tools.catalog import prepared_row
 
 ROOT = Path(__file__).parents[2]

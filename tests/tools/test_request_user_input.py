@@ -105,8 +105,8 @@ async def test_what_cannot_be_asked(tmp_path: Path, arguments: Any, part: str) -
     ("given", "part"),
     [
         (None, "request_user_input was cancelled before receiving a response"),
-        ({"colour": 3}, "gave no texts"),
-        (["x"], "gave no texts"),
+        ({"colour": 3}, "returned no text"),
+        (["x"], "returned no text"),
     ],
 )
 async def test_a_front_end_that_gives_no_answer(tmp_path: Path, given: Any, part: str) -> None:

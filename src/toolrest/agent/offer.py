@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
-from toolrest.gate.tool.tool import GROUPS, Tool
+from toolrest.gate.tool.tool import Tool
+from toolrest.items import GROUPS
 
 if TYPE_CHECKING:
     from toolrest.config import Config

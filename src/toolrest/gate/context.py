@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest, Review
     from toolrest.gate.approval.user_questions import QuestionChannel, UserQuestion
     from toolrest.gate.bus import Bus
-    from toolrest.gate.output.limiter import Collector, Limit, Limiter
+    from toolrest.gate.output.collector import Collector
+    from toolrest.gate.output.limiter import Limiter
     from toolrest.gate.output.redact import Redactor, StreamRedactor
+    from toolrest.gate.output.truncate import Limit
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.rules import Rules
@@ -71,14 +73,14 @@ class Services(Struct):
     bus: Bus
     redactor: Redactor
     approvals: Approvals
-    make_runner: Callable[[], Runner] | None = None
+    known: UserRules
+    limiter: Limiter
+    make_runner: Callable[[], Runner]
+    policy: Mode
+    limit: Limit | None = None
     runner: Runner | None = None
     outside_files: PathPolicy | None = None
-    limit: Limit | None = None
-    limiter: Limiter | None = None
-    policy: Mode = "on-request"
     legacy_encoding: str | None = None
-    known: UserRules | None = None
     questions: QuestionChannel | None = None
     mcp: Any = None
     agents: Any = None
@@ -108,9 +110,9 @@ class Services(Struct):
         return self.mode_limit.policy(self.policy)
 
     @property
-    def memory(self) -> Memory | None:
-        """Earlier approvals, if they are remembered."""
-        return None if self.known is None else self.known.memory
+    def memory(self) -> Memory:
+        """Earlier approvals."""
+        return self.known.memory
 
 
 class Context(Generic[Deps]):
@@ -213,8 +215,6 @@ class Context(Generic[Deps]):
         """The runner that starts this session's programs."""
         services = self._services
         if services.runner is None:
-            if services.make_runner is None:
-                raise RespondToModel(f"{self.tool} cannot run programs in this session")
             services.runner = services.make_runner()
         return services.runner
 
@@ -224,8 +224,7 @@ class Context(Generic[Deps]):
         from toolrest.gate.output.limiter import DEFAULT_LIMIT
 
         services = self._services
-        chosen = None if services.limiter is None else services.limiter.limit_of(self.tool)
-        return chosen or services.limit or DEFAULT_LIMIT
+        return services.limiter.limit_of(self.tool) or services.limit or DEFAULT_LIMIT
 
     @property
     def approval_policy(self) -> Mode:
@@ -240,15 +239,11 @@ class Context(Generic[Deps]):
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""
-        if self._services.known is not None:
-            return self._services.known.rules
-        from toolrest.policy.rules.rules import Rules
-
-        return Rules()
+        return self._services.known.rules
 
     @property
-    def memory(self) -> Memory | None:
-        """Earlier approvals, if the session remembers them."""
+    def memory(self) -> Memory:
+        """Earlier approvals."""
         return self._services.memory
 
     @property
@@ -278,10 +273,6 @@ class Context(Generic[Deps]):
 
     def collector(self, ceiling: int | None = None) -> Collector:
         """Collect an output that comes in pieces: bounded memory, exact totals, a spill file."""
-        if self._services.limiter is None:
-            from toolrest.gate.output.limiter import Collector
-
-            return Collector(self.limit)
         return self._services.limiter.collector(self.call_id, self.tool, ceiling)
 
     def resolve(self, path: str | os.PathLike[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.gate.approval.approvals import ApprovalRequest, ReviewDecision
+from toolrest.gate.approval.request import ApprovalRequest, ReviewDecision
 from toolrest.gate.approval.user_questions import NobodyThere, UserQuestions
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve import user_form

@@ -7,7 +7,8 @@ import asyncio
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import Tool
+from toolrest.items import Group
 from toolrest.policy.effects import Effects
 
 DEFAULT_TIMEOUT_MS = 1000

@@ -22,8 +22,8 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.gate.schema.for_wire import normalise
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.registry import Registry
-from toolrest.gate.tool.tool import Group, Tool
-from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
+from toolrest.gate.tool.tool import Tool
+from toolrest.items import Content, Group, Image, JSONObject, Text, ToolOutput
 from toolrest.policy.effects import Effects
 
 CANCELLED = "dynamic tool call was cancelled before receiving a response"
@@ -187,7 +187,7 @@ def as_output(answer: DynamicAnswer, tool: str) -> ToolOutput:
             if not output.success:
                 output.failure = Failure("execution_failed", output.text)
             return output
-    raise RespondToModel(f"{tool} was answered with something that is no answer")
+    raise RespondToModel(f"the client's answer to {tool} is not valid")
 
 
 def _content(answer: Mapping[str, Any]) -> str | list[Content] | None:

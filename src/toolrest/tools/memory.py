@@ -19,8 +19,8 @@ from toolrest.events import MemorySaved
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Tool
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.private_files import make_private
 

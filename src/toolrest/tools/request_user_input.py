@@ -9,8 +9,8 @@ from toolrest.gate.approval.user_questions import UserOption, UserQuestion
 from toolrest.gate.context import Context
 from toolrest.gate.output.secret_values import can_hide
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 
 NO_OPTIONS = "request_user_input requires non-empty options for every question"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Tool
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
 SELECT = "select:"

@@ -7,7 +7,8 @@ from typing import Literal
 from toolrest.events import PlanUpdate
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, as_json, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
+from toolrest.items import Group
 from toolrest.policy.effects import Effects
 
 

@@ -19,7 +19,7 @@ from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.agent.subagents.roles import Role, narrowed
 from toolrest.config.loader import default_config
-from toolrest.gate.approval.approvals import ApprovalRequest
+from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.gate.tool.decorator import tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects

@@ -212,7 +212,7 @@ def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, w
     assert (ran.code, ran.out) == (0, "done\n"), ran.err
     tools = {tool.get("name") for tool in model.requests[0].body["tools"]}
     assert ("mcp__fs__echo" in tools) is waits
-    assert ("not waited for MCP servers: fs (--wait-mcp does)" in ran.err) is not waits
+    assert ("MCP servers are not ready yet: fs (--wait-mcp waits for them)" in ran.err) is not waits
 
 
 @pytest.mark.needs("sandbox")

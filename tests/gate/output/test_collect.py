@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.gate.output.limiter import (
-    Collector,
-    Limit,
-    byte_length,
-    line_count,
-    truncate,
-)
+from toolrest.gate.output.collector import Collector
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
+from toolrest.gate.output.truncate import Limit, byte_length, line_count, truncate
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 
@@ -132,7 +127,8 @@ def _child(code: str, *arguments: str) -> str:
 def test_a_full_disk_stops_the_spill_and_nothing_else(tmp_path: Path) -> None:
     code = """
 import resource, sys
-from toolrest.gate.output.limiter import Collector, Limit
+from toolrest.gate.output.collector import Collector
+from toolrest.gate.output.truncate import Limit
 from toolrest.gate.output.spill import Spill
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 collector = Collector(Limit(100, "bytes"), spill=Spill(sys.argv[1], "s1"))
@@ -151,7 +147,8 @@ def test_memory_stays_bounded_while_a_producer_runs(tmp_path: Path, secrets: boo
     size = (1 << 30 if FULL else 104 << 20) >> (2 if secrets else 0)
     code = """
 import resource, sys
-from toolrest.gate.output.limiter import Collector, Limit
+from toolrest.gate.output.collector import Collector
+from toolrest.gate.output.truncate import Limit
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
 size = int(sys.argv[2])

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.errors import Failure
-from toolrest.gate.output.limiter import (
-    Collector,
+from toolrest.gate.output.collector import Collector
+from toolrest.gate.output.limiter import Limiter
+from toolrest.gate.output.redact import Redactor
+from toolrest.gate.output.spill import Spill
+from toolrest.gate.output.truncate import (
     Limit,
-    Limiter,
     byte_length,
+    cut_items,
     formatted_truncate,
     line_count,
     truncate,
 )
-from toolrest.gate.output.redact import Redactor
-from toolrest.gate.output.spill import Spill
-from toolrest.gate.output.truncate import cut_items
 from toolrest.items import Content, Image, Text, ToolOutput
 
 # Lone surrogates included: models and broken files do send them.

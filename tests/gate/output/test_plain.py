@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolrest.gate.output.limiter import Collector, Limit
+from toolrest.gate.output.collector import Collector
 from toolrest.gate.output.redact import Redactor
+from toolrest.gate.output.truncate import Limit
 from toolrest.process.output.terminal_text import LONGEST, PlainText
 
 

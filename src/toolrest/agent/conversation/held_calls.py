@@ -26,8 +26,7 @@ class HeldCalls:
     def __init__(self, session: AgentSession) -> None:
         self._session = session
         desk = session.rest.gate.services.approvals.deferring
-        if desk is not None:
-            desk.reuses = False  # each call waits for its own approval
+        desk.reuses = False  # each call waits for its own approval
         open_ids = set(map(call_id_of, session.history.open_calls()))
         self._ids = {p.call_id for p in session.rest.pending if p.call_id in open_ids}
         session.rest.subscribe(self._note)
@@ -77,9 +76,9 @@ class HeldCalls:
         self._ids.clear()
 
     def _withdraw(self, pending: PendingApproval | None) -> bool:
-        desk = self._session.rest.gate.services.approvals.deferring
-        if desk is None or pending is None:
+        if pending is None:
             return False
+        desk = self._session.rest.gate.services.approvals.deferring
         return desk.store.withdraw(pending, "the user went on")
 
     async def resume(

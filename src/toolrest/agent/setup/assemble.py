@@ -31,9 +31,10 @@ from toolrest.gate.call.schedule import Scheduler
 from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Services
 from toolrest.gate.decision.decide import Decider
-from toolrest.gate.output.limiter import Limit, Limiter
+from toolrest.gate.output.limiter import Limiter
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
+from toolrest.gate.output.truncate import Limit
 from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
@@ -112,24 +113,21 @@ def assemble(
         tally = services.tally
         return session_runner(config, files, session_id, environ, confinement, bus, tally)
 
+    shared = None if parent is None else parent.known
+    known = SessionRules(config, files.workspace, session_id, shared)
     services = Services(
         session_id,
         files,
         bus,
         redactor,
-        Approvals(bus, on_ask, settings.on_ask, lambda: _deferring(config, files, session_id, bus)),
-        make_runner=make_runner,
-        limit=_family_limit(config),
-        limiter=limiter,
-        policy=settings.approval_policy,
+        _approvals(config, files, session_id, bus, on_ask),
+        known,
+        limiter,
+        make_runner,
+        settings.approval_policy,
+        _family_limit(config),
         legacy_encoding=settings.legacy_encoding,
     )
-    services.approvals.mode = settings.approval_policy
-    services.approvals.sandbox_mode = settings.sandbox_mode
-    if settings.approval_policy in ("never", "dangerous"):
-        services.approvals.silent = settings.approval_policy
-    shared = None if parent is None else parent.known
-    known = services.known = SessionRules(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
     skills = SessionSkills(config, files, environ)
     parts = ToolParts(
@@ -146,14 +144,7 @@ def assemble(
     gate = Gate(
         services,
         Registry(switched_on(built_in(parts), settings.tools)),
-        Decider(
-            files,
-            settings.approval_policy,
-            full_access=settings.sandbox_mode == "danger-full-access",
-            network=settings.sandbox_workspace_write.network_access,
-            overrides=known.overrides,
-            limit=services.mode_limit,
-        ),
+        _decider(settings, services, known),
         limiter,
         Scheduler(settings.max_parallel_calls),
         default_timeout=settings.tool_timeout_sec,
@@ -179,10 +170,26 @@ def assemble(
     return SessionParts(gate, spill, audit, known, parts, saver, servers, skills)
 
 
-def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
-    from toolrest.agent.setup.pending_approvals import deferring
+def _approvals(
+    config: Config, files: PathPolicy, session_id: str, bus: Bus, on_ask: OnAsk
+) -> Approvals:
+    def make_deferring() -> FileApprovals:
+        from toolrest.agent.setup.pending_approvals import deferring
 
-    return deferring(config, files, session_id, bus)
+        return deferring(config, files, session_id, bus)
+
+    return Approvals(bus, on_ask, config.value, make_deferring)
+
+
+def _decider(settings: Settings, services: Services, known: SessionRules) -> Decider:
+    return Decider(
+        services.files,
+        settings.approval_policy,
+        full_access=settings.sandbox_mode == "danger-full-access",
+        network=settings.sandbox_workspace_write.network_access,
+        overrides=known.overrides,
+        limit=services.mode_limit,
+    )
 
 
 def _questions(

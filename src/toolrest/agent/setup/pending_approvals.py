@@ -40,8 +40,6 @@ def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> F
 def waiting(approvals: Approvals) -> list[PendingApproval]:
     """The pending approvals of this session that are not used yet."""
     desk = approvals.deferring
-    if desk is None:
-        return []
     return desk.store.waiting(session_id=desk.around.session_id)
 
 
@@ -57,8 +55,6 @@ async def resume(
     PendingError when it is not genuine, expired, used up, unanswered or of another workspace.
     """
     desk = approvals.deferring
-    if desk is None:
-        raise PendingError("this session has no store of pending approvals")
     if (pending.workspace, pending.sandbox_mode) != (
         desk.around.workspace,
         desk.around.sandbox_mode,

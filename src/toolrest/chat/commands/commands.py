@@ -317,8 +317,7 @@ class Commands:
         return found if self._theme_used is None else found.replace(theme=self._theme_used)
 
     def _permissions(self, rest: str) -> None:
-        memory = self._session.rest.gate.services.memory
-        grants = memory.grants.listed() if memory is not None else []
+        grants = self._session.rest.gate.services.memory.grants.listed()
         found = [f"granted ({each.scope}): {shown(each.key.sentence())}" for each in grants]
         self._list([*session_text.permissions(self._session), *found])
 

@@ -252,7 +252,8 @@ class _Run:
                 row.name for row in pool.status() if row.name in fresh and row.state == "starting"
             ]
             names = ", ".join(late or fresh)
-            click.echo(f"toolrest: not waited for MCP servers: {names} (--wait-mcp does)", err=True)
+            text = f"these MCP servers are not ready yet: {names} (--wait-mcp waits for them)"
+            click.echo(f"toolrest: {text}", err=True)
 
     def _open(self, config: Config) -> AgentSession:
         task, approver = self.task, self._approver(config)

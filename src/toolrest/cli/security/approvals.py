@@ -40,7 +40,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Include used and expired ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def list_(everything: bool, as_json: bool) -> None:
-    """List the questions that wait, oldest first."""
+    """List the calls that wait for approval, the oldest first."""
     store = _store()
     listed = False
     for pending in store.listed():
@@ -58,7 +58,7 @@ def list_(everything: bool, as_json: bool) -> None:
             f"{display_safe(pending.tool)}: {display_safe(what)}"
         )
     if not listed and not as_json:
-        click.echo("no question waits", err=True)
+        click.echo("no call waits for approval", err=True)
 
 
 def _left(pending: PendingApproval) -> str:
@@ -70,7 +70,7 @@ def _left(pending: PendingApproval) -> str:
 @command.command("show")
 @click.argument("id_", metavar="ID")
 def show(id_: str) -> None:
-    """Show everything about the question ID."""
+    """Show everything about the waiting call ID."""
     store = _store()
     pending = store.get(id_)
     say = Terminal(out=sys.stdout).say
@@ -89,7 +89,7 @@ def show(id_: str) -> None:
 )
 @click.option("--run", "run_now", is_flag=True, help="Run the call here and print its result.")
 def approve(id_: str, scope: str, run_now: bool) -> None:
-    """Approve the question ID.
+    """Approve the waiting call ID.
 
     The call runs once: when it is made again, or now with --run.
     """
@@ -97,7 +97,9 @@ def approve(id_: str, scope: str, run_now: bool) -> None:
     pending = store.get(id_)
     offered = {choice.scope for choice in pending.request.choices} | {"once"}
     if scope not in offered:
-        raise ConfigError(f"--scope {scope} is not offered for {pending.id}; see approvals show")
+        raise ConfigError(
+            f"--scope {scope} is not offered; see: toolrest approvals show {pending.id}"
+        )
     store.answer(pending, ANSWER_OF[scope])  # type: ignore[index]
     if not run_now:
         click.echo(f"{pending.id} is approved")
@@ -111,7 +113,7 @@ def approve(id_: str, scope: str, run_now: bool) -> None:
 @click.argument("id_", metavar="ID")
 @click.argument("note", required=False, default="")
 def deny(id_: str, note: str) -> None:
-    """Deny the question ID; NOTE is sent to the model."""
+    """Deny the waiting call ID; NOTE is sent to the model."""
     store = _store()
     pending = store.get(id_)
     store.answer(pending, "denied", note)
@@ -131,7 +133,7 @@ def _store() -> PendingStore:
 
 
 def _as_json(pending: PendingApproval, state: str) -> str:
-    """The question without its exact arguments: they may hold what is redacted elsewhere."""
+    """The request without its exact arguments: they may hold what is redacted elsewhere."""
     return json.dumps(
         {
             "id": pending.id,

@@ -102,7 +102,7 @@ def remove_command(name: str) -> None:
         raise click.UsageError(f"there is no server {name!r} in your settings")
     file = edit_user_file(home, ("mcp_servers", name), None)
     pins_in(home).remove(_resolved(name, row, home))
-    click.echo(f"{name} is gone from {file}")
+    click.echo(f"{name} was removed from {file}")
 
 
 def _pair(item: str) -> tuple[str, str]:

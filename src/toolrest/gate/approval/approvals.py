@@ -5,18 +5,22 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
-from toolrest.gate.approval.request import ANSWERS as ANSWERS
-from toolrest.gate.approval.request import ApprovalRequest as ApprovalRequest
-from toolrest.gate.approval.request import Approver as Approver
-from toolrest.gate.approval.request import Review, read_answer
-from toolrest.gate.approval.request import ReviewDecision as ReviewDecision
+from toolrest.gate.approval.request import (
+    ANSWERS,
+    ApprovalRequest,
+    Approver,
+    Review,
+    read_answer,
+)
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
+    from toolrest.config import Settings
     from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.waiting import WaitingRequests
     from toolrest.gate.bus import Bus
@@ -33,30 +37,26 @@ class Approvals:
     def __init__(
         self,
         bus: Bus,
-        on_ask: OnAsk = "deny",
-        unasked: Unasked = "deny",
-        make_deferring: Callable[[], FileApprovals] | None = None,
+        on_ask: OnAsk,
+        settings: Settings,
+        make_deferring: Callable[[], FileApprovals],
     ) -> None:
         self._bus = bus
-        self.mode = "on-request"
-        self.sandbox_mode = "workspace-write"
-        """The session's settings, for messages that name the one to change."""
-        self.silent: str | None = None
+        self._mode = settings.approval_policy
+        self._sandbox_mode = settings.sandbox_mode
+        self.silent = self._mode if self._mode in ("never", "dangerous") else None
         """The approval policy, if it is one that never asks."""
         self._approver = on_ask if callable(on_ask) else None
-        self.unasked: Unasked = unasked if callable(on_ask) else on_ask
+        self.unasked: Unasked = settings.on_ask if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
-        self._deferring: FileApprovals | None = None
         self._admitted: dict[str, tuple[str, Review]] = {}
         self.waiting: WaitingRequests | None = None
         """Open requests, so that a second front end can answer them, too."""
 
-    @property
-    def deferring(self) -> FileApprovals | None:
+    @cached_property
+    def deferring(self) -> FileApprovals:
         """The store of pending approvals, made on first use."""
-        if self._deferring is None and self._make_deferring is not None:
-            self._deferring = self._make_deferring()
-        return self._deferring
+        return self._make_deferring()
 
     def admit(self, call_id: str, pin: str, review: Review) -> None:
         """Use this review for the next request about this call, if its pin is the same."""
@@ -64,7 +64,7 @@ class Approvals:
 
     def _was_admitted(self, request: ApprovalRequest) -> Review | None:
         pin, review = self._admitted.pop(request.call_id, ("", None))
-        if review is None or self.deferring is None or request.exact is None:
+        if review is None or request.exact is None:
             return None
         return review if self.deferring.around.pin(request) == pin else None
 
@@ -94,7 +94,7 @@ class Approvals:
         return None if approver is None else await self._review(approver, request)
 
     async def _by_setting(self, request: ApprovalRequest) -> Review:
-        if self.unasked == "defer" and self.deferring is not None and request.exact is not None:
+        if self.unasked == "defer" and request.exact is not None:
             return await self.deferring.ask(request)
         if self.unasked == "fail":
             raise Fatal(
@@ -103,12 +103,12 @@ class Approvals:
             )
         if self.unasked == "allow" and request.protected:
             raise Rejected(
-                f'not run: {request.protected}; on_ask = "allow" approves no such thing',
+                f'not run: {request.protected}; on_ask = "allow" does not approve that',
                 kind="approval_denied",
             )
         if self.unasked != "allow":
             raise Rejected(
-                _no_approver(request, self.mode, self.sandbox_mode), kind="approval_denied"
+                _no_approver(request, self._mode, self._sandbox_mode), kind="approval_denied"
             )
         return Review("approved")
 

@@ -142,6 +142,6 @@ def _texts(given: Any, identity: str) -> tuple[str, ...]:
         return (value,)
     if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
         raise RespondToModel(
-            f"asking the user failed: the front end gave no texts for the question {identity}"
+            f"asking the user failed: the front end returned no text for the question {identity}"
         )
     return tuple(value)

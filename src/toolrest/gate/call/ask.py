@@ -40,7 +40,7 @@ async def ask(
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason
-    if gate.services.memory is not None and review is not None:
+    if review is not None:
         kept = gate.services.memory.keep(request, review)
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
@@ -62,8 +62,7 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
         return True
     keys = call.tool.retry_keys(call.args, call.effects, walk.fingerprint, call.ctx)
     question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True, keys=keys)
-    memory = walk.gate.services.memory
-    recalled = question if memory is None else memory.recall(question, keys, call.ctx.cwd)
+    recalled = walk.gate.services.memory.recall(question, keys, call.ctx.cwd)
     if recalled.verdict == Answer.ALLOW:
         emit_decision(walk, call, recalled)
         return True
@@ -124,8 +123,6 @@ def _choices(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
 ) -> tuple[Choice, ...]:
     services = walk.gate.services
-    if services.memory is None:
-        return ()
     again = not decision.leaves and call.effects.confined and _may_retry(walk.gate, call)
     choices = services.memory.choices(
         decision,

@@ -73,7 +73,6 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
 
 
 def _choices(gate: Gate, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
-    memory = gate.services.memory
-    if memory is None or decision.verdict != Answer.ASK:
+    if decision.verdict != Answer.ASK:
         return ()
-    return memory.choices(decision, decision.keys or (), call.risk)
+    return gate.services.memory.choices(decision, decision.keys or (), call.risk)

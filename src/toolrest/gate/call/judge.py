@@ -82,11 +82,10 @@ def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decis
 
 def _recalled(gate: Gate, call: ResolvedCall, decision: Decision, fingerprint: str) -> Decision:
     """Allow a call that an earlier approval or grant covers."""
-    memory = gate.services.memory
-    if memory is None or decision.keys is not None:
+    if decision.keys is not None:
         return decision
     from toolrest.gate.approval.memory import needs_of
 
     needs = needs_of(call.effects, call.tool, fingerprint, leaves=decision.leaves)
-    recalled = memory.recall(decision, needs, call.ctx.cwd)
+    recalled = gate.services.memory.recall(decision, needs, call.ctx.cwd)
     return replace(recalled, keys=tuple(needs)) if recalled is decision else recalled

@@ -13,7 +13,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from toolrest.errors import Failure
-from toolrest.gate.output.collector import NOT_KEPT, CollectedOutput, Collector
+from toolrest.gate.output.collector import NOT_KEPT, Collector
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
 from toolrest.gate.output.truncate import (
@@ -22,25 +22,10 @@ from toolrest.gate.output.truncate import (
     cut,
     cut_items,
     fits,
-    formatted_truncate,
     line_count,
     truncate,
 )
 from toolrest.items import Content, Image, Text, ToolOutput
-
-__all__ = [
-    "DEFAULT_LIMIT",
-    "NOTE_PREFIX",
-    "CollectedOutput",
-    "Collector",
-    "Limit",
-    "Limited",
-    "Limiter",
-    "byte_length",
-    "formatted_truncate",
-    "line_count",
-    "truncate",
-]
 
 DEFAULT_LIMIT = Limit(12_000, "chars")
 NOTE_PREFIX = "[toolrest] "

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.tool import GROUPS, Group, Tool
+from toolrest.gate.tool.tool import Tool
 from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
+from toolrest.items import GROUPS, Group
 
 
 class LazyTool(Tool):

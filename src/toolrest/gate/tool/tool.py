@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from toolrest.errors import RespondToModel
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
-from toolrest.items import GROUPS, Group, JSONObject, ToolOutput
+from toolrest.items import Group, JSONObject
 from toolrest.policy.effects import Effects, Risk
 
 if TYPE_CHECKING:
@@ -298,16 +297,3 @@ class Tool:
         if effects.is_unknown and effects.critical is None and self.undeclared:
             risk = self.named.risk
         return risk if self.risk is None else max(risk, self.risk)
-
-
-__all__ = [
-    "GROUPS",
-    "ExecItem",
-    "Grammar",
-    "Group",
-    "Icon",
-    "RespondToModel",
-    "Tool",
-    "ToolKind",
-    "ToolOutput",
-]

@@ -15,8 +15,8 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.agents import events
 from toolrest.tools.agents.events import Pair, reporting

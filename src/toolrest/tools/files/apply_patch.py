@@ -11,8 +11,8 @@ from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Tool, ToolQuestion
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Grammar, Icon, Tool, ToolQuestion
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed
 

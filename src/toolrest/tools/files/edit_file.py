@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files.ripgrep import PathNames, Ripgrep, one_line_each, place
 

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import grep_matches as matches
 from toolrest.tools.files.ripgrep import (

@@ -258,15 +258,3 @@ class PathNames:
 def one_line_each(paths: Sequence[str]) -> Iterator[str]:
     """Paths as lines: a line break in a name must not be able to forge another result."""
     return (path if path.isprintable() else one_line(path) for path in paths)
-
-
-__all__ = [
-    "PathFilter",
-    "PathNames",
-    "Ripgrep",
-    "SearchEnd",
-    "SearchRoot",
-    "find_rg",
-    "one_line_each",
-    "place",
-]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
 from toolrest.tools.files.apply_patch import NO_CHANGES

@@ -8,8 +8,8 @@ from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.events import ViewImageToolCall
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.images.pictures import prepare
 

@@ -10,8 +10,8 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, as_json, param
 from toolrest.gate.tool.arguments import Decoded
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Tool
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
 from toolrest.policy.effects import Effects
 from toolrest.tools.mcp.events import reporting

@@ -15,9 +15,9 @@ from toolrest.gate.output.mcp_result import output_of
 from toolrest.gate.schema.for_wire import clean_text
 from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.tool.raw_schema import RawSchema
-from toolrest.gate.tool.tool import ExecItem, Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Tool
 from toolrest.gate.tool.wire_names import full_name
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.mcp.pins import launch_record

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
 from toolrest.sandbox.denial import ASK
@@ -28,7 +28,7 @@ from toolrest.tools.shell.sandbox_description import SandboxDescription
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
-    from toolrest.gate.output.limiter import CollectedOutput
+    from toolrest.gate.output.collector import CollectedOutput
     from toolrest.patch.request import Request
     from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.verdict.verdict import Judgement

@@ -154,7 +154,7 @@ def _asked(
         keys=(),
     )
     memory = ctx.memory
-    if memory is None or not memory.consults(question) or setting.mode == "auto":
+    if not memory.consults(question) or setting.mode == "auto":
         return question  # in `auto`, whatever runs something asks every time
 
     def real(cwds: Sequence[str]) -> tuple[str, ...]:

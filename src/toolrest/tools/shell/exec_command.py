@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
-from toolrest.gate.output.limiter import Limit, byte_length, formatted_truncate
+from toolrest.gate.output.truncate import Limit, byte_length, formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -24,7 +24,7 @@ from toolrest.tools.shell.command_tool import (
 )
 
 if TYPE_CHECKING:
-    from toolrest.gate.output.limiter import Collector
+    from toolrest.gate.output.collector import Collector
     from toolrest.process.sessions.session import SessionEnd
     from toolrest.running.results import ExecOutcome
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
-from toolrest.gate.output.limiter import formatted_truncate
+from toolrest.gate.output.truncate import formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolrest.gate.context import Context
-from toolrest.gate.output.limiter import truncate
+from toolrest.gate.output.truncate import truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch

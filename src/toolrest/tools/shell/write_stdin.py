@@ -11,8 +11,8 @@ from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolQuestion
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer, outputs_of

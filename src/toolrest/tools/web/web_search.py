@@ -13,8 +13,8 @@ from toolrest.events import WebSearchBegin, WebSearchEnd
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolKind
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolKind
+from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url

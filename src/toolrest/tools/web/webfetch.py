@@ -13,8 +13,8 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
-from toolrest.items import ToolOutput
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
+from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
