@@ -237,6 +237,17 @@ async def test_the_list_is_filtered_by_state(client: Client, session: Recorded, 
         assert await ids("") == [ended.id, session.id]
 
 
+async def test_a_model_far_from_the_end_is_found(client: Client, session: Recorded) -> None:
+    """A turn names it when it begins, and may be long."""
+    for number in range(50):
+        session.say("assistant", f"step {number} " + "word " * 400)
+    (row,) = (await client.get("/api/sessions")).json()["sessions"]
+    assert row["model"] == "a-model"
+    session.write("turn_context", {"model": "another-model"})
+    (row,) = (await client.get("/api/sessions")).json()["sessions"]
+    assert row["model"] == "another-model"
+
+
 async def test_a_title_far_from_the_start_is_found(client: Client, home: Path) -> None:
     late = Recorded(home, 6)
     late.say("user", "<environment_context>" + "x" * 50_000)

@@ -176,7 +176,9 @@ def _read_row(stored: Stored) -> JSONObject | None:
     del row["path"]
     row |= {"cwd": text_of(summary.meta, "cwd"), "usage": Usage()}
     row |= {"provider": text_of(summary.meta, "model_provider")}
-    return row | _latest(tail)
+    row |= _latest(tail)
+    # A long turn has named its model far from the end.
+    return row if row["model"] else row | {"model": _latest(head).get("model", "")}
 
 
 def text_of(meta: JSONObject, name: str) -> str:

@@ -126,8 +126,9 @@ function drawCell(event, calls) {
     if (!call || call.classList.contains("planned") || !(event.text || event.images || event.code)) return [];
     const lines = event.text.trimEnd().split("\n").length;
     const failed = event.code ? el("span", { class: "bad", text: `, exit code ${event.code}` }) : "";
+    if (!event.text && !event.images) return [[el("p", { class: "quiet" }, "No output", failed), call]];
     const output = el("details", { open: event.text.length < 2000 },
-      el("summary", {}, event.text ? `Output, ${lines} ${lines === 1 ? "line" : "lines"}` : "No output", failed), code(event.text, "Output"), ...pictures(event));
+      el("summary", {}, `Output, ${lines} ${lines === 1 ? "line" : "lines"}`, failed), code(event.text, "Output"), ...pictures(event));
     return [[output, call]];
   }
   const time = new Date(event.time * 1000);
