@@ -279,8 +279,8 @@ def _default_homes(homes: Sequence[str]) -> list[str]:
     In a batch also what other tasks have stored: their sessions are as private as those in a home.
     """
     found = [os.path.join(home, ".toolrest") for home in homes or ("/",)]
-    named = (os.environ.get(name) for name in ("TOOLREST_HOME", USERS_HOME, BATCH_TASKS))
-    return [*filter(None, named), *found]
+    named = (os.environ.get(name) for name in ("TOOLREST_HOME", USERS_HOME))
+    return [*filter(None, named), *found, *filter(None, [os.environ.get(BATCH_TASKS)])]
 
 
 def _hidden_rule(hit: Hit) -> str:
