@@ -37,6 +37,7 @@
     ├── WorkspaceError              (batch/tasks/workspace.py) a task's repository is not there
     │   ├── WorkspaceRefused        (batch/tasks/workspace.py) as its server says
     │   └── WorkspaceUnavailable    (batch/tasks/workspace.py) at present: no connection, no space
+    ├── StillOpen                   (batch/tasks/journal.py) a task's session is open elsewhere
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── ClipboardError              (chat/composer/clipboard.py) no picture can be pasted
     ├── EditorError                 (chat/composer/editor.py) $EDITOR cannot be started
