@@ -21,7 +21,7 @@ _TICK = 20_000_000
 """Time stamps of files lag behind the clock by up to so many nanoseconds."""
 _STEPPED = 100_000_000
 _LOCAL = frozenset(
-    ("bcachefs", "btrfs", "f2fs", "overlay", "ramfs", "tmpfs", "ubifs", "zfs")
+    ("bcachefs", "btrfs", "fuse.fuse-overlayfs", "overlay", "ramfs", "tmpfs", "ubifs", "zfs")
 )  # fmt: skip
 """File systems without a disk of their own in the kernel's eyes that go by this machine's clock."""
 
