@@ -19,6 +19,7 @@ from toolrest.sandbox.policy import SandboxPolicy
 pytestmark = pytest.mark.needs("namespaces")
 
 FILES = 300
+COUNT = "cat p*/.env; ls -d p*/.env | wc -l"
 
 
 def fill(workspace: Path) -> list[str]:
@@ -121,7 +122,7 @@ async def test_five_hundred_are_hidden_at_once(ground: Path) -> None:
     settings = {"checkpoints": {"enabled": False}, "approval_policy": "never"}
     async with Toolrest(ground, settings=settings) as rest:
         for _ in range(2):  # the second reads what the first one knew
-            call = {"cmd": "cat p*/.env; ls -d p*/.env | wc -l", "login": False}
+            call = {"cmd": COUNT, "login": False, "yield_time_ms": 30_000}
             said = (await rest.call("exec_command", call)).text
             assert "SECRET" not in said
             assert "500" in said
