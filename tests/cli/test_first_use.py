@@ -54,6 +54,22 @@ def test_that_a_model_has_no_family_is_told_once(desk: Any, serve: Any) -> None:
     assert "belongs to no known family" in desk.run("tools", "-c", 'model="mystery"').err
 
 
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [("scripted:qwen:8b", "qwen:8b"), ("qwen:8b", "qwen:8b"), ("scripted:", "scripted:")],
+)
+def test_a_model_may_be_named_with_its_provider(
+    desk: Any, serve: Any, given: str, asked: str
+) -> None:
+    server = serve(["hello"])
+    if given.startswith("scripted:q"):  # it is not the one of the settings
+        path = desk.home / "config.toml"
+        path.write_text(path.read_text().replace('_provider = "scripted"', '_provider = "openai"'))
+    ran = desk.run("exec", "-m", given, "go")
+    assert (ran.code, ran.out) == (0, "hello\n"), ran.err
+    assert server.requests[0].body["model"] == asked
+
+
 @pytest.mark.parametrize("place", ["gone/answer.md", "."])
 def test_an_answer_without_a_place_is_said_before_the_work(
     desk: Any, serve: Any, place: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -43,7 +43,10 @@ profile_option = click.option(
     "-p", "--profile", metavar="NAME", help="Use the settings of the profile NAME."
 )
 model_option = click.option(
-    "-m", "--model", metavar="NAME", help="The model, by its name at the provider."
+    "-m",
+    "--model",
+    metavar="[PROVIDER:]NAME",
+    help="The model, by its name at the provider, for example openai:gpt-5.5.",
 )
 
 
@@ -68,13 +71,16 @@ class Choices(Struct):
             flags["tools.enabled"] = [
                 name.strip() for name in self.tools.split(",") if name.strip()
             ]
-        config = load(
+        read = partial(
+            load,
             workspace=default_workspace(self.folder),
             overrides=self.overrides,
-            flags=flags,
             profile=self.profile,
             surface="cli",
         )
+        config = read(flags=flags)
+        if named := _named_provider(flags.get("model"), config):
+            config = read(flags=flags | named)
         import_only_own(tool_roots(config))
         return config
 
@@ -92,6 +98,17 @@ class Choices(Struct):
         for problem in add_user_tools(rest):
             click.echo(f"toolrest: {problem}", err=True)
         return rest
+
+
+def _named_provider(model: str | None, config: Config) -> dict[str, str]:
+    """The settings for `PROVIDER:NAME`; other names, too, may have a colon in them."""
+    provider, colon, name = (model or "").partition(":")
+    if not (colon and name):
+        return {}
+    from toolrest.wire.presets import BUILT_IN
+
+    known = provider in BUILT_IN or provider in config.value.model_providers
+    return {"model_provider": provider, "model": name} if known else {}
 
 
 def session_options(function: F) -> F:
