@@ -314,6 +314,7 @@ async def test_what_the_user_removes_before_the_mounts_stays_away(
     )
     sandbox = SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
     await said(owner, late(sandbox, "true"))
+    assert folder.is_dir()  # an empty one that the user made just now
     send = ArgumentPipe.send
 
     def after_removal(pipe: ArgumentPipe, arguments: bytes) -> bool:

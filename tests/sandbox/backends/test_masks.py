@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.machine import interpreter
+from tests.machine import NOBODY, interpreter
 from tests.sandbox.conftest import Person
 
 from toolrest import Toolrest
@@ -126,3 +126,26 @@ async def test_five_hundred_are_hidden_at_once(ground: Path) -> None:
             said = (await rest.call("exec_command", call)).text
             assert "SECRET" not in said
             assert "500" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.parametrize("beside", [False, True])
+async def test_one_in_a_folder_that_only_another_user_may_enter(ground: Path, beside: bool) -> None:
+    """Commands of root cannot look there either; each one was killed without a word."""
+    work = Path(tempfile.mkdtemp(dir=ground))
+    for number in range(30):
+        folder = work / f"p{number:02}"
+        folder.mkdir(mode=0o700)
+        (folder / ".env").write_text("SECRET")
+    os.chown(work / "p20", NOBODY, NOBODY)
+    settings = {"checkpoints": {"enabled": False}, "approval_policy": "never"}
+    call = {"cmd": "cat p*/.env; ls -d p*/.env | wc -l", "login": False}
+    async with Toolrest(work, settings=settings) as other, Toolrest(work, settings=settings) as one:
+        if beside:
+            os.mkfifo(work / "go")
+            await other.call("exec_command", {"cmd": "read _ <go", "yield_time_ms": 250})
+        said = (await one.call("exec_command", call)).text
+        if beside:
+            (work / "go").write_text("go")
+    assert "SECRET" not in said
+    assert "\n29" in said

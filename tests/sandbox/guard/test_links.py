@@ -19,6 +19,7 @@ from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.sandbox.backends import probe as backends
 from toolrest.sandbox.backends.container.mounts import Shown
+from toolrest.sandbox.backends.launcher import ATTEMPTS, disturbed
 from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.doctor import examine
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
@@ -203,11 +204,16 @@ def confined(sandbox: SessionSandbox, line: str = "true", *, late: bool = False)
 
 
 async def code(sandbox: SessionSandbox, owner: Owner, line: str) -> int | None:
-    command = confined(sandbox, line, late=True)
-    try:
-        return (await run(owner, command.command)).exit_code
-    finally:
-        command.release()
+    """Its exit code; repeated where mounts of other tests were in the way of bubblewrap."""
+    for _ in range(ATTEMPTS):
+        command = confined(sandbox, line, late=True)
+        try:
+            result = await run(owner, command.command)
+        finally:
+            command.release()
+        if not disturbed(result.stderr, result.exit_code):
+            break
+    return result.exit_code
 
 
 @pytest.mark.needs("namespaces")

@@ -105,7 +105,8 @@ def mask(
             kernel.enter_mounts(pid)
             kernel.keep_apart()
             for path, shown in masks:
-                kernel.show_at(shown or path, path)
+                if not views.is_closed_to_all(path):
+                    kernel.show_at(shown or path, path)
             os._exit(0 if check is None or views.is_as_meant(_whole(listed), check) else _BENT)
         finally:
             os._exit(1)

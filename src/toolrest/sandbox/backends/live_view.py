@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from toolrest.process.helper.litter import open_folder
 from toolrest.sandbox.backends.view import Mount, Show, View
-from toolrest.sandbox.errors import SandboxBusy, unseen
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable, unseen
 from toolrest.sandbox.guard.placeholder_folders import birth_time
 
 _REMEDY = "Another one can run when that one has ended."
@@ -33,7 +33,7 @@ _MOST_HELD = 256
 _NOTHING = (0, 0)
 _MADE = (stat.S_IFREG | 0o444, stat.S_IFDIR | 0o755)
 """Types and modes of what bubblewrap makes."""
-_CLOCK_NS, _START_NS = 20_000_000, 10_000_000_000
+_CLOCK_NS, _START_NS = 20_000_000, 1_000_000_000
 """How far file times lag behind the clock, and how long a start may take."""
 
 _Identity = tuple[int, int] | tuple[int, int, bytes]
@@ -48,32 +48,41 @@ class LiveView:
         self._gone: set[str] = set()
         self._identities: Mapping[str, _Identity] = {}
         self._began = 0
-        self._hidden: dict[str, list[str]] = {}
+        self._were: dict[str, _Identity] = {}
         self._let_go = weakref.finalize(self, _close, [])
         self._from_place = [
             mount.path
             for mount in settled.settled().values()
             if mount.show in _FROM_PLACE and not mount.source and settled.is_writable(mount.path)
         ]
-        for mount in settled.settled().values():
-            if mount.show == Show.HIDE and settled.is_writable(mount.path):
-                folder, name = os.path.split(mount.path)
-                self._hidden.setdefault(folder, []).append(name)
+        self._hidden = [
+            mount.path
+            for mount in settled.settled().values()
+            if mount.show == Show.HIDE and settled.is_writable(mount.path)
+        ]
 
     def begin(self) -> None:
         """Take what is in place now for what it is to be; before a command that runs alone."""
         self._let_go()
         self._gone.clear()
         self._began = time.time_ns() - _CLOCK_NS
+        looked = ((path, _look(path)) for path in self._hidden)
+        self._were = {
+            path: _identity(path, info, is_held=False) for path, info in looked if info is not None
+        }
         self._identities, held = _hold(self._from_place)
         self._let_go = weakref.finalize(self, _close, held)
 
     def end(self) -> None:
         """No command runs any more: take away what bubblewrap made of a hidden name."""
-        for folder, names in self._hidden.items():
-            with suppress(OSError):
-                if os.stat(folder).st_mtime_ns >= self._began:
-                    _remove_made(folder, names, self._began)
+        for path, was in self._were.items():
+            with suppress(OSError, SandboxUnavailable):
+                info = _look(path)
+                if info is None or info.st_mode not in _MADE:
+                    continue
+                is_new = 0 <= info.st_ctime_ns - self._began <= _START_NS
+                if is_new and _identity(path, info, is_held=False) != was:
+                    _remove_made(path)
 
     def now(self, overlays: Iterable[str], stores: Iterable[str]) -> View:
         """The view of a further command; SandboxBusy where it could not be safe."""
@@ -156,21 +165,18 @@ def _identity(path: str, info: os.stat_result, *, is_held: bool) -> _Identity:
     return found if is_held else (*found, birth_time(os.fsencode(path)))
 
 
-def _remove_made(folder: str, names: Iterable[str], began: int) -> None:
-    fd = open_folder(os.fsencode(folder))
+def _remove_made(path: str) -> None:
+    """Remove an empty file or folder."""
+    folder = open_folder(os.fsencode(os.path.dirname(path)))
     try:
-        for name in names:
-            with suppress(OSError):
-                info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                is_new = 0 <= info.st_ctime_ns - began <= _START_NS
-                if not (is_new and info.st_mode in _MADE):
-                    continue
-                if stat.S_ISDIR(info.st_mode):
-                    os.rmdir(name, dir_fd=fd)
-                elif info.st_size == 0:
-                    os.unlink(name, dir_fd=fd)
+        name = os.path.basename(path)
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode):
+            os.rmdir(name, dir_fd=folder)
+        elif info.st_mode in _MADE and info.st_size == 0:
+            os.unlink(name, dir_fd=folder)
     finally:
-        os.close(fd)
+        os.close(folder)
 
 
 def _look(path: str) -> os.stat_result | None:
