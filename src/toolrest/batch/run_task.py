@@ -155,13 +155,13 @@ class _Work:
 
     async def _beat(self, work: asyncio.Task[TaskEnd]) -> None:
         """Renew the lease and store the journal; end the work when the task is another runner's."""
-        last = time.monotonic()
+        seconds = self._leases.seconds
         while True:
-            await asyncio.sleep(self._leases.seconds / 4)
+            await asyncio.sleep(seconds / 4)
             # A store may hang instead of failing; who wakes after a long sleep has a moment yet.
-            left = last + self._leases.seconds * _LONGEST_BEAT - time.monotonic()
+            left = self._leases.renewed + seconds * _LONGEST_BEAT - time.monotonic()
             try:
-                async with asyncio.timeout(max(left, self._leases.seconds / 4)):
+                async with asyncio.timeout(max(left, seconds / 4)):
                     is_ours = await asyncio.to_thread(self._leases.beat, self._lease)
                     if self._is_storing:
                         continue
@@ -170,12 +170,11 @@ class _Work:
                     self._end = TaskEnd("lost", problem="another runner has taken it over")
                 elif stop:
                     self._end = TaskEnd("cancelled")
-                last = time.monotonic()
                 if not stop:
                     self._setup.start_sync()  # not awaited: it may take longer than the lease
             except OSError as error:
                 # Without a heartbeat others take the lease for a dead one's.
-                is_long = time.monotonic() - last >= self._leases.seconds * _PATIENCE
+                is_long = time.monotonic() - self._leases.renewed >= seconds * _PATIENCE
                 stop = is_long and not self._is_storing  # one result at most is stored, by anyone
                 if stop:
                     self._end = TaskEnd("lost", problem=_reason(error))

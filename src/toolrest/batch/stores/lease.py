@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolrest.batch.stores.store import Store
 from toolrest.items import JSONObject
@@ -113,6 +114,8 @@ class Leases:
         self._folder = folder
         self._runner = runner
         self.seconds = seconds
+        self.renewed = time.monotonic()
+        """When the last heartbeat that was written began, by the clock of `time.monotonic`."""
         self._lock = threading.Lock()  # beats of several threads are written in order
 
     def _name(self, number: int) -> str:
@@ -142,6 +145,7 @@ class Leases:
         latest = self.latest()
         if latest is not None and latest.is_live(self.seconds):
             return None
+        self.renewed = time.monotonic()
         lease = Lease(1, self._runner, time.time(), seconds=self.seconds)
         if latest is not None:
             lease.number = latest.number + 1
@@ -155,12 +159,9 @@ class Leases:
         with self._lock:
             if not self._is_held(lease):
                 return False
-            before, lease.beat = lease.beat, time.time()
-            try:
-                self._store.write(self._name(lease.number), _data(lease))
-            except OSError:
-                lease.beat = before  # others see that one
-                raise
+            now, renewed = time.time(), time.monotonic()
+            self._store.write(self._name(lease.number), _data(replace(lease, beat=now)))
+            lease.beat, self.renewed = now, renewed  # until then others see the one before
             return True
 
     def _is_held(self, lease: Lease) -> bool:
