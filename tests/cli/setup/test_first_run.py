@@ -160,7 +160,7 @@ def test_setup_asks_for_a_part_of_an_address(
             screen.types("http://127.0.0.1:9\n")
             screen.sees("Key (not shown):")
             screen.types(f"{KEY}\n")
-            screen.sees("cannot be listed", "Model: ")
+            screen.sees("cannot be listed", "Model:")
             screen.types("mine\n")
             screen.sees("it does not answer", "Try again")
             screen.types("y\n")
