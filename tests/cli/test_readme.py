@@ -1,4 +1,4 @@
-"""Every command that the README shows can be typed as it stands there."""
+"""Every command that the README and the page of commands show can be typed as it stands there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from toolrest.testing import Call
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
 # An editor has to be at the other end.
 ASKS_FOR_HELP = {"acp": ("--help",)}
 # These end with 1 when what they run does: no pytest, no uvx, and the sandbox says no.
@@ -19,7 +20,7 @@ MAY_SAY_NO = {"sandbox", "call", "mcp"}
 
 
 def shown() -> list[list[str]]:
-    lines = re.findall(r"^\$ toolrest (.*)$", README, re.MULTILINE)
+    lines = re.findall(r"^\$ toolrest\b *(.*)$", PAGES, re.MULTILINE)
     return [shlex.split(line.split(" | ")[0], comments=True) for line in lines]
 
 
