@@ -148,7 +148,8 @@ _SLACK = r"-(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,255}"
 _KEY_KIND = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
 _REMOVED = r"(?:(?<=\n)|(?<=\\n))-"
 """The mark of a removed line in a diff."""
-_KEY_LINES = rf"(?:(?:\\[rn]|[\s\"'+,]|{_REMOVED})*+[A-Za-z0-9+/=]{{16,100}})++"
+# Without possessive repeats: before 3.11.5 Python found no match where one is in another.
+_KEY_LINES = rf"(?:(?:\\[rn]|[\s\"'+,]|{_REMOVED})*[A-Za-z0-9+/=]{{16,100}})+"
 _WHOLE_KEY = (
     r"(?=[\s\S]{0,400}?[A-Za-z0-9+/]{40})(?:[^-]|-(?!----)){0,16384}"
     rf"(?:{_REMOVED})?-----END {_KEY_KIND}"
