@@ -285,3 +285,23 @@ async def test_words_about_patches_are_ordinary_commands(tmp_path: Path) -> None
     async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         output = await rest.call("exec_command", {"cmd": "echo apply_patch", "login": False})
     assert output.text.endswith("apply_patch\n")
+
+
+async def test_no_folder_stays_open_after_patches(tmp_path: Path) -> None:
+    """Failed before: each write left three descriptors behind, until no file could be opened."""
+
+    def held() -> int:
+        links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+        return sum(os.path.realpath(link).startswith(str(tmp_path)) for link in links)
+
+    async with Toolrest(tmp_path, settings={"checkpoints": {"enabled": False}}) as rest:
+        patch = "*** Begin Patch\n*** Add File: sub/{}\n+x\n*** End Patch"
+        await rest.call("apply_patch", {"input": patch.format(0)})
+        before = held()
+        for number in range(1, 6):
+            done = await rest.call("apply_patch", {"input": patch.format(number)})
+            assert done.success
+            await rest.call("write_file", {"file_path": f"w{number}", "content": "x"})
+            await rest.call("apply_patch", {"input": "*** Begin Patch\n*** Delete File: none"})
+        assert (tmp_path / "sub" / "5").exists()
+        assert held() == before

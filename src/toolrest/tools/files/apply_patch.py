@@ -18,6 +18,7 @@ from toolrest.policy.launch import Changed
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import PatchForm
+    from toolrest.patch.files.os_files import OsFiles
     from toolrest.patch.files.policy_files import PolicyFiles
     from toolrest.patch.plan import Plan, Record
     from toolrest.patch.report.changes import Change
@@ -233,7 +234,8 @@ def _planned(
     if request.dry_run:
         return records or [], None
     try:
-        plan = request.plan(_files(ctx), cwd, ctx.legacy_encoding)
+        with _files(ctx) as files:
+            plan = request.plan(files, cwd, ctx.legacy_encoding)
     except PatchError as error:
         if records is None:
             raise failed(error, request.error_prefix) from None
@@ -287,7 +289,8 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
     from toolrest.patch.errors import PatchError
 
     try:
-        return request.verify(_files(ctx), cwd, ctx.legacy_encoding)
+        with _files(ctx) as files:
+            return request.verify(files, cwd, ctx.legacy_encoding)
     except PatchError as error:
         raise failed(error, request.error_prefix) from None
 
@@ -315,13 +318,17 @@ def fenced_diff(records: list[Record], ctx: Context) -> str:
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     """Write the patch, all or nothing, and return the result."""
+    with _files(ctx) as files:
+        return _apply(request, cwd, ctx, files)
+
+
+def _apply(request: Request, cwd: str, ctx: Context, files: OsFiles) -> ToolOutput:
     from toolrest.patch.errors import PatchError
     from toolrest.patch.report.changes import changes
     from toolrest.patch.report.turn_diff import TurnDiffTracker
     from toolrest.patch.run import PatchOutcome, carry_out
     from toolrest.patch.text import diagnose
 
-    files = _files(ctx)
     started = time.monotonic()
     try:
         plan = request.plan(files, cwd, ctx.legacy_encoding)
