@@ -278,7 +278,8 @@ def test_a_signal_at_a_secret_leaves_a_terminal_that_echoes(
         screen.sees("Provider [1]:")
         screen.types("²\n")
         screen.sees("a number from 1 to")
-        screen.until(lambda: screen.text.count("Provider [1]:") == 2)  # what is typed before is lost
+        # What is typed before the question is there again is lost.
+        screen.until(lambda: screen.text.count("Provider [1]:") == 2)
         screen.types("\n")
         screen.sees("Key (not shown):")
         screen.until(lambda: not _has_echo(screen))
