@@ -189,7 +189,7 @@ class _Commit:
         self._check_again(change, backup)
 
     def _check_again(self, change: PendingChange, path: str) -> None:
-        """Raise if somebody wrote the file since the first look: writing the others takes time."""
+        """Raise if the file was written since the first look: writing the others takes time."""
         now = self._do(change.problem, self.files.lstat, path)
         if self._is_other(change, now):
             raise ApplyError(change.problem, [_CHANGED])

@@ -46,7 +46,7 @@ class Turn(CallTurn):
 
     @contextmanager
     def mutating(self, call: ResolvedCall) -> Iterator[None]:
-        """Note when it runs: what is written in between is somebody else's, and undo keeps it."""
+        """Note when a call runs: undo keeps what others write between calls."""
         if self._checkpoint is None:
             yield
             return

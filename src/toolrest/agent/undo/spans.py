@@ -1,8 +1,8 @@
-"""When did the calls of a turn run? What was written in between was written by somebody else.
+"""The times of a turn's calls: what was written in between is not the turn's own.
 
 A turn takes minutes, and most of them the model thinks, while a person goes on editing. The times
 of a file tell these edits from the turn's own, where nothing of the turn can have been at work
-outside its calls; else nobody is told apart, and every change counts as the turn's.
+outside its calls; else no edits are told apart, and every change counts as the turn's.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from toolrest.errors import ConfigError
 from toolrest.private_files import make_private, write_all
 
 _OFTEN = re.compile(r"runners/|tasks/[^/]+/lease-")
-"""What is written every few seconds to say that somebody lives: it must not wait for a disk."""
+"""Names of heartbeats: they are written every few seconds, and must not wait for a disk."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -92,7 +92,7 @@ class Repository(Struct, frozen=True):
     address: str
     shown: str
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that make git ask `address` where it is told `shown`."""
+    """Variables that make git connect to `address` where its configuration says `shown`."""
 
     @classmethod
     def of(cls, repo: str) -> Repository:

@@ -112,7 +112,7 @@ def test(choices: Choices, as_json: bool) -> None:
     """Check the live gate with calls that it must deny.
 
     Exit code 1 if one of them runs. They are harmless: they touch a temporary folder only, and
-    nobody is asked for approval.
+    no approval is asked for.
     """
     with progress("sending calls that must not run"):
         results = asyncio.run(run_canaries(choices.load()))

@@ -42,7 +42,7 @@ class Named(NamedTuple):
 
 
 def named_reads(simple: Simple, place: WorkingDirs) -> Named:
-    """What a reader is told to read, as far as its words can be told."""
+    """The paths that a reading program gets, as far as the words of its command line show them."""
     name = simple.argv[0].rpartition("/")[2]
     words = [_spelled(word, simple.mark(index), place) for index, word in enumerate(simple.argv)]
     if name == "find":

@@ -128,7 +128,7 @@ VARIABLES = wordset(
 
 
 def run_later(name: str, simple: Simple) -> list[Later]:
-    """What this program is told to run, as far as that can be seen."""
+    """The command lines that this program runs later, as far as its words show them."""
     find = _LATER.get(name)
     found = () if find is None else find(simple)
     return [later for later in found if later != "" and later != len(simple.argv)]

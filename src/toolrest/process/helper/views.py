@@ -64,7 +64,7 @@ def _visible(table: bytes) -> dict[int, _Mount]:
 def _may_be(
     mount: _Mount, kinds: dict[bytes, int], points: tuple[bytes, ...], free: tuple[bytes, ...]
 ) -> bool:
-    """Whether there may be such a mount; one that nobody can look into does not count."""
+    """Whether there may be such a mount; one that cannot be looked into does not count."""
     path = mount.path
     kind = kinds.get(path)
     allowed = kind is not None or path in points or _is_beneath(path, points)

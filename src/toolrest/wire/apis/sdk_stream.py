@@ -67,7 +67,7 @@ def _parser(wire: Wire) -> Parser:
     if wire == "chat":
         from toolrest.wire.apis.chat_stream import ChatParser, Endings
 
-        # Whoever read the stream has its finish reason, or knows that the server sends none.
+        # The caller read the stream: it has the finish reason, or knows that the server sends none.
         return ChatParser(OPENAI, {}, endings=Endings(unmarked=2))
     if wire == "responses":
         from toolrest.wire.apis.responses import ResponsesParser
