@@ -73,7 +73,7 @@ async def main() -> None:
                 await call(rest)
             # From a session of its own, in a folder of its own: what the sandbox prepares for
             # these arguments stays prepared, and would save the others the work.
-            runner: Any = lent._gate.services.runner
+            runner: Any = lent.session.runner.made
             variables, _, _ = runner.environment(unified=True)
             shell = runner.shells.named("bash")
 

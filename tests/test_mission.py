@@ -92,7 +92,7 @@ def callable_tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     folder = tmp_path_factory.mktemp("mission")
     for model in FAMILIES:
-        registry = Toolrest(folder, model=model, settings=SEARCH).gate.registry
+        registry = Toolrest(folder, model=model, settings=SEARCH).session.registry
         for stand_in in [*registry._tools.values()]:
             tool = registry.get(stand_in.name)
             assert tool is not None

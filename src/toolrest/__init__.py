@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.events import TokenCount as TokenCount
     from toolrest.agent.conversation.result import TurnResult as TurnResult
     from toolrest.agent.conversation.session import AgentSession as AgentSession
-    from toolrest.agent.conversation.turn import Turn as Turn
     from toolrest.agent.front.agent import Agent as Agent
     from toolrest.agent.front.conversation import AgentError as AgentError
     from toolrest.agent.front.conversation import Conversation as Conversation
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import Choice as Choice
     from toolrest.gate.approval.request import Review as Review
     from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
+    from toolrest.gate.call.turn import Turn as Turn
     from toolrest.gate.context import Context as Context
     from toolrest.gate.tool.decorator import tool as tool
     from toolrest.gate.tool.tool import Grammar as Grammar
@@ -69,7 +69,7 @@ _NAMES = LazyNames(
         ),
         "toolrest.agent.conversation.result": "TurnResult",
         "toolrest.agent.conversation.session": "AgentSession",
-        "toolrest.agent.conversation.turn": "Turn",
+        "toolrest.gate.call.turn": "Turn",
         "toolrest.agent.front.agent": "Agent",
         "toolrest.agent.front.conversation": "AgentError Conversation TurnEvents",
         "toolrest.agent.front.sandbox": "Sandbox SandboxResult",

@@ -13,6 +13,7 @@ import pytest
 from tests.chat.test_chat import ENTER, says
 
 from toolrest.chat.commands.mcp_prompts import McpPrompts, PromptError, _arguments
+from toolrest.gate.decision.taint import Taint
 
 SERVER = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
 ROW = {
@@ -81,7 +82,7 @@ async def test_a_server_that_was_starting_is_asked_again() -> None:
     class Rest:
         has_servers = True
         mcp = Pool()
-        gate = SimpleNamespace(services=SimpleNamespace(taint=SimpleNamespace(enabled=False)))
+        session = SimpleNamespace(taint=Taint(enabled=False))
 
         async def wait_for_mcp(self, *names: str) -> None:
             assert names == ("fs",)

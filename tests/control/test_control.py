@@ -17,12 +17,12 @@ import pytest
 from tests.control.conftest import QUESTION, WRITE, Controlled, Open, finished, socket_of
 
 from toolrest.agent.conversation.events import AgentMessageDelta
-from toolrest.agent.conversation.turn import Turn
 from toolrest.control import server as control_server
 from toolrest.control.client import NoSession, ask_session, watch_session
 from toolrest.control.server import ControlError, ControlServer, TurnControls
 from toolrest.control.sockets import FOLDER, _status
 from toolrest.gate.approval.request import Review
+from toolrest.gate.call.turn import Turn
 from toolrest.testing import Call, Say
 
 
@@ -240,7 +240,7 @@ async def test_a_commands_output_comes_while_it_runs(opened: Open) -> None:
         [Call("shell_command", {"command": line, "login": False}), "done"],
         approval_policy="on-request",
     )
-    cwd = one.session.rest.gate.services.files.cwd
+    cwd = one.session.rest.session.files.cwd
     os.mkfifo(f"{cwd}/go")
     stream = watch_session(one.home, one.session.thread_id)
     turn = asyncio.ensure_future(one.session.run("go"))

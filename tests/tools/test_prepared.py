@@ -169,7 +169,7 @@ def test_starting_a_session_and_offering_its_tools_does_not_import_pydantic() ->
     code = """
 import sys
 from toolrest import Toolrest
-for tool in Toolrest(".").gate.registry.listed():
+for tool in Toolrest(".").session.registry.listed():
     assert tool.parameters["type"] == "object"
 print([name for name in sys.modules if name.startswith("pydantic")])
 """

@@ -59,7 +59,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found: dict[str, Any] = {}
     folder: Path = tmp_path_factory.mktemp("schemas")
     for model in FAMILIES:
-        registry = Toolrest(folder, model=model).gate.registry
+        registry = Toolrest(folder, model=model).session.registry
         for name in REQUIRED:
             if (tool := registry.get(name)) is not None:
                 found[name] = tool.parameters

@@ -96,7 +96,7 @@ async def test_a_critical_call_of_a_running_session_needs_the_code(
 ) -> None:
     one = running([])
     request = ApprovalRequest("c1", "exec_command", "{}", "it is critical", Risk.CRITICAL)
-    approvals = one.session.rest.gate.services.approvals
+    approvals = one.session.rest.session.approvals
     review = asyncio.ensure_future(approvals.review(request))
     row = await asked(client, one)
     assert row["critical"] is True

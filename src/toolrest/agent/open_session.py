@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from toolrest import __version__
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.session import AgentSession
-from toolrest.agent.history.journal import NoJournal, SessionJournal
+from toolrest.agent.history.journal import HeldRollout, NoJournal, SessionJournal
 from toolrest.agent.rest import Toolrest
 from toolrest.agent.setup.hooks import agent_hooks
 from toolrest.agent.subagents.delegation import delegate
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolrest.agent.history.rollout import Rollout
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.gate.session import Shared
     from toolrest.wire.model import Model
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -86,19 +87,25 @@ def open_with(
     source: str = "library",
     instructions: str | None = None,
     owns_model: bool = True,
+    holds_calls: bool = False,
+    shares: Shared | None = None,
 ) -> AgentSession:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
     `make_model` makes the models of sub-agents; without it there are none.
     """
-    journal = NoJournal() if ephemeral else SessionJournal()
-    rollout = _rollout(journal, resume, ephemeral) if resume else None
+    held = HeldRollout(resume) if resume and not ephemeral else None
+    journal: SessionJournal = NoJournal()
     try:
+        rollout = _rollout(resume) if resume else None
         rest = make_rest(rollout.thread_id if rollout else str(uuid.uuid4()))
         model = main_model(rest.config)
         if instructions is None:
             instructions = _instructions(rest.config, rollout)
-        journal.redactor = rest.gate.services.redactor
+        if not ephemeral:
+            journal = SessionJournal(rest.session.redactor)
+        if held is not None and rollout is not None:
+            journal.resume(held, rollout.lines)
         session = AgentSession(
             rest,
             model,
@@ -111,6 +118,8 @@ def open_with(
             hooks=agent_hooks(rest, resumed=rollout is not None),
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
             owns_model=owns_model,
+            holds_calls=holds_calls,
+            shares=shares,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns
@@ -120,6 +129,8 @@ def open_with(
             _create(journal, session, source)
     except BaseException:
         journal.close()
+        if held is not None:
+            held.close()
         raise
     if rollout is not None:
         session.history.never_again(rollout.call_ids)
@@ -136,19 +147,12 @@ def provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
     return make
 
 
-def _rollout(journal: SessionJournal, path: str, ephemeral: bool) -> Rollout:
+def _rollout(path: str) -> Rollout:
     from toolrest.agent.history.rollout import read_rollout
 
-    if not ephemeral:
-        journal.reopen(path)
-    try:
-        rollout = read_rollout(path)
-        if not _ID.fullmatch(rollout.thread_id):
-            raise ConfigError(f"{path}: the session's id {rollout.thread_id!r} cannot be used")
-    except BaseException:
-        journal.close()
-        raise
-    journal.ordinal = rollout.lines
+    rollout = read_rollout(path)
+    if not _ID.fullmatch(rollout.thread_id):
+        raise ConfigError(f"{path}: the session's id {rollout.thread_id!r} cannot be used")
     return rollout
 
 
@@ -164,7 +168,7 @@ def _instructions(config: Config, rollout: Rollout | None) -> str:
 
 def _create(journal: SessionJournal, session: AgentSession, source: str) -> None:
     def meta(now: str) -> JSONObject:
-        cwd = session.rest.gate.services.files.cwd
+        cwd = session.rest.session.files.cwd
         return {
             "id": session.thread_id,
             "session_id": session.thread_id,
@@ -186,7 +190,7 @@ def _note_differences(session: AgentSession, rollout: Rollout) -> None:
     if isinstance(before, str) and before != session.model.name:
         message = f"this session was recorded with {before} and goes on with {session.model.name}"
         session.warnings.append(message)
-    there, here = rollout.meta.get("cwd"), session.rest.gate.services.files.cwd
+    there, here = rollout.meta.get("cwd"), session.rest.session.files.cwd
     if isinstance(there, str) and there != here:
         session.warnings.append(f"this session was recorded in {there} and goes on in {here}")
 

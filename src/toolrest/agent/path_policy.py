@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from toolrest.agent.user_rules import kept_from_writing
 from toolrest.errors import ConfigError
+from toolrest.gate.approval.user_rules import kept_from_writing
 from toolrest.policy.paths.policy import PathPolicy
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
-    from toolrest.sandbox.policy import Network
 
 
 def default_workspace(path: str | os.PathLike[str] | None) -> str:
@@ -48,13 +47,6 @@ def tool_roots(config: Config) -> tuple[str, ...]:
     workspace = os.path.realpath(config.workspace or os.getcwd())
     paths = (os.path.join(workspace, os.path.expanduser(root)) for root in roots)
     return (workspace, *map(os.path.realpath, paths))
-
-
-def network_of(settings: Settings) -> Network:
-    """The network that commands may reach: all, the listed hosts, or none."""
-    if settings.sandbox_workspace_write.network_access:
-        return "on"
-    return "allowlist" if settings.tool_security.allowed_network_domains else "off"
 
 
 def shared_tmp(settings: Settings) -> tuple[str, ...] | None:

@@ -10,39 +10,41 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from toolrest.agent.conversation.turn import Turn
-from toolrest.agent.offer import NamedTools, Offer
+from toolrest.agent.offer import NamedTools, Offer, row
 from toolrest.agent.path_policy import default_workspace
-from toolrest.agent.reports.session_view import SessionView
-from toolrest.agent.setup.assemble import assemble
+from toolrest.agent.setup.session import make_session
 from toolrest.agent.setup.temporary_home import TemporaryHome
 from toolrest.agent.undo.turn_checkpoint import newest_turn, undo_turns
 from toolrest.config.loader import default_config
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
-from toolrest.gate.call.turn import RunningCall
+from toolrest.gate.call.turn import RunningCall, Turn
 from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.freeform import takes_raw
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import JSONObject, ToolOutput, Wire
+from toolrest.items import CustomToolCall, FunctionCall, JSONObject, ToolOutput, Wire
 from toolrest.tools.catalog import ToolState, check_names, is_on, states
 
 if TYPE_CHECKING:
-    from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.undo.checkpoints import Undone
     from toolrest.agent.undo.plan import Own
-    from toolrest.config import Config
+    from toolrest.config import Config, Settings
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.approval.user_questions import OnQuestion
+    from toolrest.gate.call.explain import Explanation
     from toolrest.gate.decision.repeated_calls import LoopWatch
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.session import Sampler, Shared
     from toolrest.mcp.pool import Pool
+    from toolrest.policy.rules.rules import Rules
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
 
-class Toolrest(SessionView):
+class Toolrest:
     """Tools for one workspace, with their policy, schedule, limits, events and audit.
 
     ```python
@@ -78,99 +80,112 @@ class Toolrest(SessionView):
         deps: Any = None,
         env: Mapping[str, str] | None = None,
         session_id: str | None = None,
-        parent: Toolrest | None = None,
+        shares: Shared | None = None,
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
         environ = os.environ if env is None else env
-        self._temporary: TemporaryHome | None = None
+        single = {"approval_policy": approval_policy, "sandbox_mode": sandbox_mode, "model": model}
         silent = config is not None or tools is not None
+        self._temporary: TemporaryHome | None = None
         if config is None:
-            given = {
-                "approval_policy": approval_policy,
-                "sandbox_mode": sandbox_mode,
-                "model": model,
-                "on_ask": on_ask if isinstance(on_ask, str) else None,
-            }
-            if home is None:
-                self._temporary = TemporaryHome(self)
-                home, given = self._temporary.path, given | self._temporary.settings
-            given |= settings or {}
-            config = default_config(given, workspace=workspace, home=home, env=environ)
+            single["on_ask"] = on_ask if isinstance(on_ask, str) else None
+            config = self._config_of(single, settings or {}, workspace, home, environ)
             tools = tools or ()
-        elif settings or approval_policy or sandbox_mode or model or home:
+        elif settings or home or any(single.values()):
             raise TypeError("give either config or single settings, not both")
-        named = None if tools is None else NamedTools(tools)
-        own = () if named is None else named.own
-        named = parent._named if named is None and parent is not None else named
-        self.config = config
-        self.session_id = session_id or uuid.uuid4().hex
-        self._session = assemble(
+        named = _named(tools, shares)
+        self.session = make_session(
             config,
             workspace=default_workspace(workspace),
-            session_id=self.session_id,
-            on_ask=on_ask if on_ask is not None else config.value.on_ask,
-            environ=environ,
-            parent=parent.gate.services if parent is not None else None,
+            session_id=session_id or uuid.uuid4().hex,
+            on_ask=config.value.on_ask if on_ask is None else on_ask,
             on_question=on_question,
-            named=() if named is None else named.names,
+            environ=environ,
+            call=self.call,
+            named=named,
+            deps=deps,
+            shares=shares,
         )
-        self._gate = self._session.gate
-        if self._session.mcp is not None or (parent and parent.gate.services.mcp_access):
-            # It needs what few sessions load.
-            from toolrest.agent.mcp.access import McpAccess
-
-            self._gate.services.mcp_access = McpAccess(self._gate.services, self.call)
-        self._gate.services.deps = deps
+        """What every call of it shares, for what is built on top: an agent or a server."""
+        self._named = named
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
-        self._named: NamedTools | None = named
-        self._offer = Offer(self._gate.registry, config, named, warns=not silent)
         self._closed = False
         self._switched_off: list[Tool] = []
-        if named is not None:
-            self._gate.registry.offers = named
-            named.check(self._gate.registry)
+        self._offer = Offer(self.session.registry, config, named, warns=not silent)
+        self._dynamic: DynamicCalls | None = None
+        self._add_own(() if tools is None or named is None else named.own, override)
+        self._add_dynamic(list(dynamic_tools), on_dynamic_call)
+        if not config.from_files:  # else the user's own tools come first
+            self.check_tool_names()
+
+    def _config_of(
+        self,
+        single: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        workspace: str | os.PathLike[str],
+        home: str | os.PathLike[str] | None,
+        environ: Mapping[str, str],
+    ) -> Config:
+        """The settings of the arguments; without a home in a temporary one."""
+        if home is None:
+            self._temporary = TemporaryHome(self)
+            home, single = self._temporary.path, {**single, **self._temporary.settings}
+        return default_config({**single, **settings}, workspace=workspace, home=home, env=environ)
+
+    def _add_own(self, own: Iterable[Tool], override: bool | Iterable[str]) -> None:
+        if self._named is not None:
+            self._named.check(self.session.registry)
         for tool in own:
             wins = override if isinstance(override, bool) else tool.name in set(override)
             self.add_tool(tool, override=wins)
-        self._dynamic: DynamicCalls | None = None
-        if dynamic := list(dynamic_tools):
-            from toolrest.tools.dynamic import DynamicCalls, add_dynamic_tools
 
-            self._dynamic = DynamicCalls(on_dynamic_call)
-            for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
-                self.add_tool(tool, override=True, approved=False)
-        if not config.from_files:  # else the user's own tools come first
-            self.check_tool_names()
+    def _add_dynamic(self, tools: list[Mapping[str, Any]], on_call: OnDynamicCall | None) -> None:
+        if not tools:
+            return
+        from toolrest.tools.dynamic import DynamicCalls, add_dynamic_tools
+
+        self._dynamic = DynamicCalls(on_call)
+        for tool in add_dynamic_tools(self.session.registry, tools, self._dynamic):
+            self.add_tool(tool, override=True, approved=False)
+
+    @property
+    def config(self) -> Config:
+        """The settings, and the source of each."""
+        return self.session.config
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.session.id
 
     async def __aenter__(self) -> Self:
         self._start_servers()
         return self
 
     def _start_servers(self) -> None:
-        if self._session.mcp is not None and not self._closed:
-            self._session.mcp.start()
+        if self.session.servers is not None and not self._closed:
+            self.session.servers.start()
 
     @property
     def mcp(self) -> Pool | None:
         """The session's MCP servers, if any are configured."""
-        return None if self._session.mcp is None else self._session.mcp.session.pool
+        return None if self.session.servers is None else self.session.pool()
 
     @property
     def has_servers(self) -> bool:
         """Whether any MCP servers are configured; loads nothing."""
-        return self._session.mcp is not None
+        return self.session.servers is not None
 
     def sample_with(self, sampler: Sampler) -> None:
         """Let MCP servers ask for completions: `sampler` makes them once the user approves."""
-        if self._session.mcp is not None:
-            self._session.mcp.sample_with(sampler)
+        self.session.sampler.bind(sampler)
 
     async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
         """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""
-        if self._session.mcp is not None:
-            await self._session.mcp.wait(names or None, required=required)
+        if self.session.servers is not None:
+            await self.session.servers.wait(names or None, required=required)
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
@@ -192,8 +207,7 @@ class Toolrest(SessionView):
             self._dynamic.close()
         for turn in list(self._turns):
             await turn.cancel()
-        await self._session.aclose()
-        self._gate.services.bus.close()
+        await self.session.aclose()
         if self._temporary is not None:
             self._temporary.remove()
 
@@ -207,10 +221,7 @@ class Toolrest(SessionView):
         if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
             self._switched_off.append(tool)
             return
-        registry = self._gate.registry
-        registry.add(tool, override=override)
-        if approved:
-            registry.approved.add(tool)
+        self.session.registry.add(tool, override=override, approved=approved)
         if self._named is not None:
             self._named.add(tool)
 
@@ -221,18 +232,18 @@ class Toolrest(SessionView):
 
     def tool_states(self) -> list[ToolState]:
         """Every tool, offered or not: whether it can be called, and why it is not offered."""
-        return states(self.settings.tools, self._gate.registry.known(), self._switched_off)
+        return states(self.settings.tools, self.session.registry.known(), self._switched_off)
 
     def _own(self) -> list[Tool]:
         """Tools that are not built in, those that are switched off too."""
-        every = (*self._gate.registry.known(), *self._switched_off)
+        every = (*self.session.registry.known(), *self._switched_off)
         return [tool for tool in every if tool.group in ("user", "mcp")]
 
     def use_search(self, function: SearchFunction) -> None:
         """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
         from toolrest.tools.web.web_search import FUNCTION
 
-        self._gate.services.state[FUNCTION] = function
+        self.session.state[FUNCTION] = function
 
     def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.
@@ -279,6 +290,7 @@ class Toolrest(SessionView):
         commit: Callable[[], Awaitable[None]] | None = None,
         *,
         loops: LoopWatch | None = None,
+        prompt: str = "",
     ) -> Turn:
         """A turn: start calls as they arrive, take the outputs in call order.
 
@@ -290,7 +302,7 @@ class Toolrest(SessionView):
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
         self._start_servers()
-        turn = Turn(self._gate, before_mutation, commit, self._session.saver, loops)
+        turn = Turn(self.session, before_mutation, commit, loops, prompt)
         self._turns.add(turn)
         return turn
 
@@ -299,7 +311,7 @@ class Toolrest(SessionView):
         """Pending approvals of this session (`on_ask="defer"`), oldest first."""
         from toolrest.agent.setup.pending_approvals import waiting
 
-        return waiting(self._gate.services.approvals)
+        return waiting(self.session.approvals)
 
     async def resume(
         self, pending: PendingApproval, answer: ReviewDecision | None = "approved", note: str = ""
@@ -312,7 +324,7 @@ class Toolrest(SessionView):
         """
         from toolrest.agent.setup.pending_approvals import resume
 
-        return await resume(self, self._gate.services.approvals, pending, answer, note)
+        return await resume(self, self.session.approvals, pending, answer, note)
 
     async def cancel(self, call_id: str) -> ToolOutput:
         """Cancel a running call and return its aborted output, once its work is gone."""
@@ -324,7 +336,7 @@ class Toolrest(SessionView):
 
     async def newest_turn(self) -> int | None:
         """The newest turn of this session that changed something and was not undone."""
-        return await newest_turn(self._session.saver, self._own_turns)
+        return await newest_turn(self.session.undo, self._own_turns)
 
     async def undo(
         self,
@@ -340,7 +352,7 @@ class Toolrest(SessionView):
         `force`. With `own`, UndoError unless the newest turn is this session's. The undo is itself
         a turn: `undo(result.number)` undoes it.
         """
-        saver, mine = self._session.saver, self._own_turns if own else None
+        saver, mine = self.session.undo, self._own_turns if own else None
         return await undo_turns(
             saver, self.session_id, turn, force=force, dry_run=dry_run, own=mine
         )
@@ -358,8 +370,91 @@ class Toolrest(SessionView):
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns a function that unsubscribes."""
-        return self._gate.services.bus.subscribe(listener)
+        return self.session.bus.subscribe(listener)
 
     def events(self) -> AsyncIterator[Event]:
         """Every event from now on, in order."""
-        return self._gate.services.bus.stream()
+        return self.session.bus.stream()
+
+    # Looking
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.config.value
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Every tool on offer, in the order models see them."""
+        return self.session.registry.listed()
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """Tools that were set aside, and why."""
+        return dict(self.session.registry.quarantined)
+
+    def wire_name(self, tool: Tool) -> str:
+        """The name under which models see this tool."""
+        return self.session.registry.wire_name(tool)
+
+    def skills_index(self) -> str:
+        """The index of the skills, for the model; empty when there are none."""
+        return self.session.skills.index()
+
+    def supports_parallel(self, name: str) -> bool:
+        """Whether a usual call of this tool may run beside others."""
+        tool = self.session.registry.get(name)
+        if tool is None:
+            raise KeyError(f"no tool named {name}")
+        return tool.parallel
+
+    def table(self) -> list[dict[str, object]]:
+        """One row a tool: name, risk, mutating, parallel, kind and description."""
+        return [row(tool) for tool in self.tools]
+
+    def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
+        """The decision on a call and its rule, without running it or asking for approval."""
+        from toolrest.gate.call.explain import explain
+
+        return explain(self.session, self.item("explain", name, arguments))
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for commands that are in force."""
+        return self.session.known.rules
+
+    def rule_warnings(self) -> tuple[str, ...]:
+        """Warnings about them; usually empty."""
+        return self.session.known.warnings()
+
+    def effective_policy(self) -> dict[str, Any]:
+        """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
+        from toolrest.agent.reports.policy import effective_policy
+
+        return effective_policy(self.session)
+
+    def item(
+        self, call_id: str, name: str, arguments: Mapping[str, Any] | str | None
+    ) -> FunctionCall | CustomToolCall:
+        """The call of a tool with these arguments, or with this raw text."""
+        if isinstance(arguments, str):
+            tool = self.session.registry.get(name)
+            if tool is not None and takes_raw(tool, arguments):
+                return CustomToolCall(call_id, name, arguments)
+        return FunctionCall(call_id, name, arguments or {})
+
+    @property
+    def hooks(self) -> Hooks:
+        """The user's hooks; a session's start and end run them through this."""
+        from toolrest.gate.hooks.hooks import Hooks
+
+        walks = self.session.hooks
+        return walks.hooks if walks is not None else Hooks.none()
+
+
+def _named(tools: Iterable[Any] | None, shares: Shared | None) -> NamedTools | None:
+    """What `tools=` names; a sub-agent without any has its parent's."""
+    if tools is not None:
+        return NamedTools(tools)
+    offers = None if shares is None else shares.offers
+    return offers if isinstance(offers, NamedTools) else None

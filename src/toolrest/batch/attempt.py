@@ -223,7 +223,7 @@ class Attempt:
     def _redacted(self, output: bytes) -> bytes:
         """What a check printed, without secrets, as what a session's commands print."""
         # It is slow to import, and most tasks have no check.
-        from toolrest.agent.setup.assemble import redactor_for
+        from toolrest.agent.setup.session import redactor_for
 
         try:
             config = load(home=self._setup.home, overrides=self._setup.settings, surface="cli")

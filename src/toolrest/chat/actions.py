@@ -266,7 +266,7 @@ class KeyActions:
     def _tool_roots(self) -> list[str]:
         """The folders that tools may write: those of this session, and of earlier ones."""
         session = self._chat.session
-        roots = (os.getcwd(),) if session is None else session.rest.gate.services.files.tool_roots
+        roots = (os.getcwd(),) if session is None else session.rest.session.files.tool_roots
         return [*roots, *tool_roots]
 
     def show_output(self) -> None:

@@ -333,7 +333,7 @@ class Conversation:
     def _items(self, text: str) -> Sequence[JSONObject]:
         if isinstance(text, ServersText):
             return prompt_items(str(text))
-        folder = self.session.rest.gate.services.files.cwd
+        folder = self.session.rest.session.files.cwd
         images = [os.path.join(folder, path) for path in _mentioned(text)]
         return prompt_items(text, [path for path in images if os.path.isfile(path)])
 

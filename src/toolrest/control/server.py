@@ -18,7 +18,6 @@ from toolrest.control.live import LiveText, merged
 from toolrest.control.sockets import is_own_peer, listen, path_of
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import Review
-from toolrest.gate.approval.waiting import WaitingRequests
 from toolrest.gate.threads import Abandoned
 from toolrest.items import JSONObject
 from toolrest.timeline import session_text
@@ -93,12 +92,8 @@ class ControlServer:
         self._session = session
         self._controls = controls
         self._home = session.rest.config.home
-        services = session.rest.gate.services
-        self._waiting = WaitingRequests(services.bus)
-        self._waiting.changed = self._waiting_changed
-        services.approvals.waiting = self._waiting
-        if services.questions is not None:
-            services.questions.waiting = self._waiting
+        self._waiting = session.rest.session.approvals.waiting
+        self._unwatch = self._waiting.watch(self._waiting_changed)
         self._live = LiveText()
         self._viewers: set[asyncio.StreamWriter] = set()
         self._connections: set[asyncio.Task[None]] = set()
@@ -117,6 +112,7 @@ class ControlServer:
     def close(self) -> None:
         """Close the socket and every connection; what still waits is the front end's alone."""
         asyncio.get_running_loop().remove_reader(self._listening)
+        self._unwatch()
         self._listening.close()
         path = path_of(self._home, self._session.thread_id)
         with suppress(OSError):
@@ -218,7 +214,7 @@ class ControlServer:
         rest = self._session.rest
         around = {
             "session": self._session.thread_id,
-            "workspace": rest.gate.services.files.workspace,
+            "workspace": rest.session.files.workspace,
             "sandbox": rest.settings.sandbox_mode,
         }
         return {"waiting": [{**around, **waiting_json(one)} for one in self._waiting.listed()]}

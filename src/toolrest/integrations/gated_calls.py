@@ -59,10 +59,10 @@ class GatedCalls:
 
     def __init__(self, rest: Toolrest) -> None:
         self.rest = rest
-        approvals = rest.gate.services.approvals
+        approvals = rest.session.approvals
         self._desk = approvals.deferring if approvals.unasked == "defer" else None
         if self._desk is not None:
-            self._desk.reuses = False  # each call waits for its own approval
+            self._desk.ask_for_each()
         self._asked: dict[str, str | None] = {}
         """The calls that were asked about, by id; None for an id of different calls."""
         self._holding: dict[str, PendingApproval] = {}
@@ -86,7 +86,7 @@ class GatedCalls:
         if self._desk is None:
             return False
         item = self.rest.item(call.id, call.tool, call.arguments)
-        request = await would_ask(self.rest.gate, item, of_host=call.of_host)
+        request = await would_ask(self.rest.session, item, of_host=call.of_host)
         if request is None:
             self._forget(call)
             return False
@@ -200,7 +200,7 @@ class GatedCalls:
             return None
         item = self.rest.item(call.id, call.tool, call.arguments)
         try:
-            found = route(item, self.rest.gate.registry)
+            found = route(item, self.rest.session.registry, self.rest.session.servers)
         except ToolCallError:
             return None  # running it says what is wrong
         wanted = (found.tool.name, found.text, desk.around.workspace)

@@ -5,9 +5,12 @@ Every decision about a call, whatever tool it is for, looks its strictest row up
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from toolrest.answer import Answer
+
+if TYPE_CHECKING:
+    from toolrest.config import Settings
 
 Mode: TypeAlias = Literal[
     "strict", "auto", "untrusted", "on-request", "on-failure", "never", "dangerous"
@@ -92,3 +95,10 @@ def _cell(what: Row, mode: Mode) -> str:
     if bare != usual:
         notes.append(f"full access: {bare}")
     return f"{usual} ({'; '.join(notes)})" if notes else usual
+
+
+def network_of(settings: Settings) -> Literal["on", "allowlist", "off"]:
+    """The network that commands may reach: all, the listed hosts, or none."""
+    if settings.sandbox_workspace_write.network_access:
+        return "on"
+    return "allowlist" if settings.tool_security.allowed_network_domains else "off"

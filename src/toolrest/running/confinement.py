@@ -232,6 +232,10 @@ class Enclosure:
             self.unavailable = str(error)
         return RespondToModel(str(error), kind="sandbox_denied")
 
+    def look_again(self) -> None:
+        """Forget that commands could not be confined: a sandbox may have been installed since."""
+        self.unavailable = None
+
     def blocked(
         self, backend: str, cwd: str, code: int, stdout: str, stderr: str, refused: Refused
     ) -> str | None:

@@ -54,8 +54,7 @@ class CallRound:
 
     async def _run(self) -> Answered:
         # Clients share this session, and each has an agent of its own that notices its loops.
-        async with self.rest.turn(loops=LoopWatch()) as turn:
-            turn.has_neighbours = True
+        async with self.rest.turn(loops=LoopWatch()).beside_others() as turn:
             return Answered(self.item, await turn.start(self.item).output())
 
     async def ask(self, question: FormQuestion[T]) -> T:

@@ -25,9 +25,9 @@ def status(session: AgentSession) -> list[str]:
     share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
     return [
         f"model      {session.model.name}",
-        f"folder     {session.rest.gate.services.files.workspace}",
+        f"folder     {session.rest.session.files.workspace}",
         f"sandbox    {settings.sandbox_mode}",
-        f"approvals  {session.rest.gate.services.approval_policy}",
+        f"approvals  {session.rest.session.approval_policy}",
         f"context    {session.tokens:,} tokens, {share}",
         f"used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
         f"{total.output:,} out",
@@ -52,7 +52,7 @@ def mcp(session: AgentSession) -> list[str]:
 
 def permissions(session: AgentSession) -> list[str]:
     """What is asked about, and where grants are."""
-    policy = session.rest.gate.services.approval_policy
+    policy = session.rest.session.approval_policy
     return [
         f"approvals {policy}, sandbox {session.rest.settings.sandbox_mode}",
         "stored grants: toolrest grants list",

@@ -6,13 +6,11 @@ is loaded; `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes it from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-from msgspec import Struct
 
 from toolrest.errors import ConfigError
 from toolrest.gate.tool.args_class import read_prepared
@@ -22,12 +20,8 @@ from toolrest.items import GROUPS
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
-    from toolrest.config.schema.families import Family
     from toolrest.config.schema.tools import Tools
-    from toolrest.tools.shell.sandbox_description import SandboxDescription
-    from toolrest.tools.skills import Skills
-    from toolrest.tools.web.web_search import SearchOptions
-    from toolrest.tools.web.webfetch import WebOptions
+    from toolrest.gate.session import Ground
 
 SMALL_WINDOW: Final = 16_384
 """Tokens of the largest context window that gets the small set of tools by default."""
@@ -36,64 +30,47 @@ TOOL: Final = "tool:"
 """The prefix that makes a name in `[tools]` mean the tool and not the group of that name."""
 
 
-class ToolParts(Struct):
-    """The parts of a session that built-in tools are made from, by `Tool.build`."""
+def built_in(ground: Ground, *, answers: bool, named: Collection[str] = ()) -> list[Tool]:
+    """The built-in tools of a session; what is switched off has no handler.
 
-    settings: Tools
-    family: Family
-    surroundings: Callable[[], SandboxDescription]
-    web: Callable[[], WebOptions]
-    search: Callable[[], SearchOptions] | None
-    skills: Callable[[], Skills]
-    has_skills: bool
-    """Whether there is a folder that skills may be in."""
-    answers: bool
-    """Whether a model's questions can be answered."""
-    roles: Mapping[str, str] | None = None
-    """The roles of sub-agents, where the session can run them."""
-    named: Collection[str] = ()
-    """Names of tools that are offered whatever the settings and the model's family say."""
-
-
-def built_in(parts: ToolParts, group: str | None = None) -> list[Tool]:
-    """The built-in tools of a session, or of one group; what is switched off has no handler."""
-    facts = _facts(parts)
+    `answers`: a model's questions can be answered. Tools that are `named` are offered whatever the
+    settings and the model's family say.
+    """
+    facts = _facts(ground, answers)
 
     def holds(name: str, wanted: list[str]) -> bool:
-        named = name in parts.named and not any(fact.startswith("session:") for fact in wanted)
-        return named or _hold(wanted, facts)
+        by_name = name in named and not any(fact.startswith("session:") for fact in wanted)
+        return by_name or _hold(wanted, facts)
 
-    tools: list[Tool] = []
-    for name, row in read_prepared()["tools"].items():
-        if group in (None, row["group"]) and holds(name, row["needs"]):
-            offered = holds(name, row["offered_when"])
-            load = partial(_load, row["class"], parts, offered)
-            tools.append(
-                LazyTool(
-                    name,
-                    row["group"],
-                    load,
-                    aliases=tuple(row["aliases"]),
-                    capability=row["capability"],
-                    offered=offered,
-                )
-            )
-    return tools
+    return [
+        LazyTool(
+            name,
+            row["group"],
+            partial(_load, row["class"], ground),
+            aliases=tuple(row["aliases"]),
+            capability=row["capability"],
+            offered=holds(name, row["offered_when"]),
+        )
+        for name, row in read_prepared()["tools"].items()
+        if holds(name, row["needs"])
+    ]
 
 
 def _hold(wanted: list[str], facts: set[str]) -> bool:
     return not wanted or any(fact in facts for fact in wanted)
 
 
-def _facts(parts: ToolParts) -> set[str]:
-    """The conditions that this session meets, as `Tool.needs` and `Tool.offered_when` name them."""
-    settings, family = parts.settings, parts.family
+def _facts(ground: Ground, answers: bool) -> set[str]:
+    """The conditions that this session meets, as `Tool.needs` and `Tool.offered_when` name them.
+
+    Whether it has sub-agents is known later, when the agent comes that runs them.
+    """
+    settings, family = ground.settings.tools, ground.config.family
     files = settings.experimental_tools
     session = {
-        "questions": parts.answers,
-        "search": parts.search is not None,
-        "skills": parts.has_skills,
-        "agents": parts.roles is not None,
+        "questions": answers,
+        "search": _offers_search(ground.settings),
+        "skills": bool(ground.skills.places),
     }
     return {
         *(name for name, value in settings.as_dict().items() if value is True),
@@ -105,12 +82,16 @@ def _facts(parts: ToolParts) -> set[str]:
     }
 
 
-def _load(path: str, parts: ToolParts, offered: bool) -> Tool:
+def _offers_search(settings: Settings) -> bool:
+    if settings.web_search is not None:
+        return settings.web_search != "disabled"
+    return settings.tools.tools_web_search_request
+
+
+def _load(path: str, ground: Ground) -> Tool:
     module, _, name = path.rpartition(".")
     kind: type[Tool] = getattr(import_module(module), name)
-    tool = kind.build(parts)
-    tool.offered = offered
-    return tool
+    return kind.build(ground)
 
 
 def prepared_row(kind: type[Tool]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class DynamicTool(Tool):
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """Allow it, as the client may refuse to run it; modes that ask about everything ask."""
-        if ctx.approval_policy in _ASKING:
+        if ctx.session.approval_policy in _ASKING:
             return None
         return Decision(Answer.ALLOW, "dynamic.client", "the client runs it")
 

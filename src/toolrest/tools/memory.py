@@ -149,7 +149,7 @@ class SaveMemory(Tool):
         """Ask about a note for all projects: one project could plant it in every other."""
         if args.scope == "project":
             return None
-        if ctx.approval_policy == "never":
+        if ctx.session.approval_policy == "never":
             reason = 'a note for all projects needs approval; approval_policy = "never" never asks'
             return Decision(Answer.DENY, "memory.global", f"{reason}; scope project needs none")
         reason = f"it saves a note for all projects: {ctx.redact(args.text)[:500]}"

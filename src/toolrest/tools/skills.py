@@ -23,7 +23,7 @@ from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
 
 if TYPE_CHECKING:
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.gate.session import Ground
 
 FILE = "SKILL.md"
 MOST_BYTES = 262_144
@@ -205,9 +205,9 @@ class ReadSkill(Tool):
         self._skills = skills
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool with the session's skills."""
-        return cls(parts.skills)
+        return cls(lambda: ground.skills.skills)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that skill's file."""

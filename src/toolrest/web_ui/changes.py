@@ -24,7 +24,7 @@ def session_changes(home: str, cwd: str, session: str) -> JSONObject:
     A turn that still runs is counted when it ends. Of files that the settings hide from models in
     that folder only the name is shown; secrets are redacted, as they are in the journal.
     """
-    from toolrest.agent.setup.assemble import redactor_for  # slow to import
+    from toolrest.agent.setup.session import redactor_for  # slow to import
 
     try:
         config = load(home=home, workspace=cwd, surface="cli")

@@ -20,7 +20,7 @@ from toolrest.agent.conversation.preload import WarmUp
 
 async def main(folder):
     async with Toolrest(folder, tools=["all"], model="gpt-5.5", sandbox_mode=sys.argv[2]) as rest:
-        warm_up = WarmUp(rest.gate.registry.listed())
+        warm_up = WarmUp(rest.session.registry.listed())
         warm_up.load()
         before = set(sys.modules)
         output = await rest.call("exec_command", {"cmd": "echo hi"})

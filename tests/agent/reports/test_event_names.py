@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolrest import Toolrest
+from toolrest import AgentSession, Toolrest
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.config.loader import default_config, load
 from toolrest.testing import Say, ScriptedModel
@@ -99,7 +99,7 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
     model = ScriptedModel([Say("done"), Say("again")])
     agents = delegate(rest, lambda _: model, environ={"PATH": "/usr/bin:/bin"})
     assert agents is not None
-    async with rest:
+    async with AgentSession(rest, model, agents=agents):
         seen = heard(rest)
         spawned = await rest.call("spawn_agent", {"message": "go", "agent_type": "general"})
         agent = json.loads(spawned.text)["agent_id"]
@@ -109,7 +109,6 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
         await rest.call("close_agent", {"id": agent})
         await rest.call("resume_agent", {"id": agent})
         await rest.call("close_agent", {"id": "00000000-0000-0000-0000-000000000007"})
-        await agents.aclose()
     told = [event for event in seen if event["type"].startswith("collab_")]
     told = [event for event in told if event["type"] != "collab_agent_status"]
     pairs = ["agent_spawn", "waiting", "agent_interaction", "waiting", "close", "resume", "close"]
@@ -118,7 +117,7 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
     assert (told[0]["prompt"], told[1]["receiver_thread_ids"]) == ("go", [agent])
     assert told[3]["statuses"] == {agent: {"completed": "done"}}
     assert [event["success"] for event in told[1::2]] == [True] * 6 + [False]
-    assert {event["sender_thread_id"] for event in told} == {rest.gate.services.session_id}
+    assert {event["sender_thread_id"] for event in told} == {rest.session.id}
     roles = {event["role"] for event in seen if event["type"] == "collab_agent_status"}
     assert roles == {"default"}
 

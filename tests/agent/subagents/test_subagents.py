@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock
 
-from toolrest import Toolrest
+from toolrest import AgentSession, Toolrest
 from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
-from toolrest.agent.subagents.roles import Role, narrowed
 from toolrest.config.loader import default_config
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.gate.tool.decorator import tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.testing import Call, Pause, Reply, Say, ScriptedModel
+from toolrest.tools.agents.roles import Role, narrowed
 
 Make = Callable[..., Toolrest]
 Script = list[Any]
@@ -32,7 +32,7 @@ Script = list[Any]
 @pytest.fixture
 async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
     """A session whose sub-agents speak from the scripts, one script each in turn."""
-    made: list[Any] = []
+    made: list[AgentSession] = []
 
     def make(*scripts: Script, on_ask: Any = None, tools: Any = (), **settings: Any) -> Toolrest:
         # `unasked` is the setting on_ask, which the argument of that name goes before.
@@ -43,13 +43,12 @@ async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         rest = Toolrest(workspace, config=config, on_ask=on_ask, tools=["all", *tools])
         models = iter([ScriptedModel(script) for script in scripts])
         agents = delegate(rest, lambda _: next(models), environ={"PATH": "/usr/bin:/bin"})
-        made.extend([agents, rest])
+        made.append(AgentSession(rest, ScriptedModel([]), agents=agents))
         return rest
 
     yield make
     for one in made:
-        if one is not None:
-            await one.aclose()
+        await one.aclose()
 
 
 async def spawn(rest: Toolrest, message: str = "do it", **more: Any) -> str:
@@ -262,7 +261,7 @@ async def test_where_nobody_is_asked_a_child_is_refused_what_its_parent_is(
         approval_policy="untrusted",
     )
     assert (await rest.call("exec_command", call)).failed
-    agents = rest.gate.services.agents
+    agents = rest.session.agents
     await wait(rest, await agents.spawn("do it", "default"))
     assert not (workspace / "made").exists()
 
@@ -330,7 +329,7 @@ async def test_a_child_obeys_the_mode_of_its_parent(parent: Make, workspace: Pat
         approval_policy="never",
     )
     for mode, made in (("read-only", False), ("auto", True)):
-        rest.gate.services.mode_limit.name = mode  # type: ignore[assignment]
+        rest.session.mode.name = mode  # type: ignore[assignment]
         await wait(rest, await spawn(rest))
         assert (workspace / "by_child").exists() == made
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.conversation.turn import Turn
+from toolrest.gate.call.turn import Turn
 from toolrest.items import FunctionCall, ToolOutput
 
 FAR = 30_000_000

@@ -108,7 +108,7 @@ async def test_a_tool_may_be_bound_to_the_sandbox(tmp_path: Path) -> None:
     for may, questions in ((True, 1), (False, 0)):
         asked.clear()
         async with Toolrest(tmp_path, on_ask=approver) as rest:
-            shell = rest.gate.registry.get("shell")
+            shell = rest.session.registry.get("shell")
             assert shell is not None
             shell.may_ask_to_leave = may
             output = await rest.call("shell", arguments)

@@ -38,7 +38,7 @@ async def test_no_mode_widens_anything(tmp_path: Path, policy: Mode, sandbox: st
     async with Toolrest(
         tmp_path, tools=["all"], approval_policy=policy, sandbox_mode=sandbox
     ) as rest:
-        limit = rest.gate.services.mode_limit
+        limit = rest.session.mode
         before = [rest.explain(*call).verdict for call in CALLS]
         for mode in offered_modes(policy, sandbox):
             limit.name = mode

@@ -627,7 +627,7 @@ async def test_containers_start_beside_the_event_loop(
         assert (await login).failure is None
         count = len(docker.asked("run"))
         assert count == 1, "each shell that reads the profile has the container to itself"
-        runner = rest.gate.services.runner
+        runner = rest.session.runner.made
         assert runner is not None
 
         def run(line: str) -> asyncio.Task[RunOutcome]:

@@ -412,7 +412,8 @@ async def test_the_hash_of_a_small_file_is_kept(work: Path, size: int) -> None:
     class Watched(ReadFile):
         async def run(self, args: ReadFile.Args, ctx: Context) -> ToolOutput:
             output = await super().run(args, ctx)
-            (stamp,) = ctx._services.reads.values()
+            stamp = ctx.session.files_read.of(ctx.resolve("f"))
+            assert stamp is not None
             kept.append(stamp.sha256)
             return output
 

@@ -323,7 +323,7 @@ async def _run_and_compare(workspace: Path, env: dict[str, str], spelled: str) -
     options: dict[str, Any] = {"sandbox_mode": "danger-full-access", "approval_policy": "never"}
     async with Toolrest(workspace, tools=["all"], env=env, **options) as rest:
         await rest.call("shell", {"command": ["/bin/true"]})
-        runner = rest._gate.services.runner
+        runner = rest.session.runner.made
         assert runner is not None
         launch = runner.plan((spelled,), None)
         output = await rest.call("shell", {"command": [spelled]})

@@ -25,8 +25,8 @@ class HeldCalls:
 
     def __init__(self, session: AgentSession) -> None:
         self._session = session
-        desk = session.rest.gate.services.approvals.deferring
-        desk.reuses = False  # each call waits for its own approval
+        desk = session.rest.session.approvals.deferring
+        desk.ask_for_each()
         open_ids = set(map(call_id_of, session.history.open_calls()))
         self._ids = {p.call_id for p in session.rest.pending if p.call_id in open_ids}
         session.rest.subscribe(self._note)
@@ -78,7 +78,7 @@ class HeldCalls:
     def _withdraw(self, pending: PendingApproval | None) -> bool:
         if pending is None:
             return False
-        desk = self._session.rest.gate.services.approvals.deferring
+        desk = self._session.rest.session.approvals.deferring
         return desk.store.withdraw(pending, "the user went on")
 
     async def resume(

@@ -22,8 +22,8 @@ from toolrest.wire.model import ModelError, retry_delay
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.conversation.turn import Turn
     from toolrest.agent.conversation.usage import Budget
+    from toolrest.gate.call.turn import Turn
 
 ABORTED = """\
 <turn_aborted>
@@ -69,10 +69,13 @@ class Loop:
     async def _in_turn(self, prompt: str, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
         session = self.session
         try:
-            turns = session.rest.turn(commit=session.journal.commit, loops=LoopWatch())
+            turns = session.rest.turn(
+                commit=session.journal.commit,
+                loops=LoopWatch(),
+                prompt=session.redactor.redact(prompt),
+            )
             async with turns as turn:
                 self._turn = turn
-                turn.prompt = session.redactor.redact(prompt)
                 end = await work()
                 session.takes_messages = False
                 return end
@@ -85,9 +88,9 @@ class Loop:
 
     async def _to_the_end(self, messages: Sequence[JSONObject]) -> TurnEnd:
         session = self.session
-        runner = session.rest.gate.services.runner
+        runner = session.rest.session.runner.made
         if runner is not None:
-            runner.enclosure.unavailable = None  # a sandbox may have been installed meanwhile
+            runner.enclosure.look_again()
         try:
             if session.is_full():
                 await self._compact()
@@ -112,7 +115,7 @@ class Loop:
     def _check_failure(self) -> None:
         if self._turn.failure is not None:
             raise self._turn.failure
-        runner = self.session.rest.gate.services.runner
+        runner = self.session.rest.session.runner.made
         if runner is not None and runner.enclosure.unavailable is not None:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 

@@ -36,9 +36,8 @@ from toolrest.wire.model import (
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.conversation.turn import Turn
     from toolrest.agent.conversation.usage import Budget
-    from toolrest.gate.call.turn import RunningCall
+    from toolrest.gate.call.turn import RunningCall, Turn
     from toolrest.gate.output.redact import StreamRedactor
     from toolrest.wire.model import ModelEvent, ModelRequest
 

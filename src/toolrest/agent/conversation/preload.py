@@ -19,7 +19,7 @@ from toolrest.gate.tool.tool import Tool
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Session
 
 DELAY = 0.03
 """By then the request is on its way."""
@@ -43,7 +43,7 @@ class WarmUp:
     Beside it the machine is booted, where commands run in one.
     """
 
-    def __init__(self, tools: Iterable[Tool], machine: Services | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool], machine: Session | None = None) -> None:
         self._tools = tuple(tools)
         self._machine = machine
         self._booting: asyncio.Task[None] | None = None
@@ -82,15 +82,13 @@ class WarmUp:
         return any(tool.group == "shell" for tool in self._tools)
 
 
-def machine_of(rest: Toolrest) -> Services | None:
-    """The services of a session whose commands run in a virtual machine, for a `WarmUp`."""
-    return rest.gate.services if rest.config.value.sandbox_policy == "vm" else None
+def machine_of(rest: Toolrest) -> Session | None:
+    """The session, where its commands run in a virtual machine, for a `WarmUp`."""
+    return rest.session if rest.config.value.sandbox_policy == "vm" else None
 
 
-async def _boot(services: Services) -> None:
+async def _boot(session: Session) -> None:
     """Boot the machine that commands will run in; what goes wrong is the first call's to report."""
-    if services.runner is None and services.make_runner is not None:
-        services.runner = services.make_runner()
-    if services.runner is not None:
-        with suppress(ToolrestError, OSError):
-            await services.runner.enclosure.boot()
+    runner = session.runner()
+    with suppress(ToolrestError, OSError):
+        await runner.enclosure.boot()

@@ -222,14 +222,14 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
+def opening_for(rest: Toolrest, *, trusted: bool | None = None, only_own: bool = False) -> Opening:
     """The opening of a session with these tools.
 
     A user of the library has named the workspace, so its AGENTS.md counts unless the folder is
     marked untrusted; the command line passes `trusted`, False for an unknown folder.
     """
     config, settings = rest.config, rest.settings
-    files = rest.gate.services.files
+    files = rest.session.files
     docs = ProjectDocs(
         enabled=config.trust_level != "untrusted" if trusted is None else trusted,
         max_bytes=settings.project_doc_max_bytes,
@@ -237,7 +237,7 @@ def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
         root_markers=settings.project_root_markers,
     )
     shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
-    return Opening(config, files, shell.kind, docs, rest.skills_index())
+    return Opening(config, files, shell.kind, docs, rest.skills_index(), only_own)
 
 
 LARGEST_IMAGE = 20_000_000

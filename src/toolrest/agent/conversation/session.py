@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.subagents.subagents import SubAgents
     from toolrest.gate.output.redact import Redactor
+    from toolrest.gate.session import Shared
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
 """A text, or message items (`conversation.prompt` makes them of a text with images)."""
@@ -64,6 +65,8 @@ class AgentSession:
         hooks: SessionHooks | None = None,
         agents: SubAgents | None = None,
         owns_model: bool = True,
+        holds_calls: bool = False,
+        shares: Shared | None = None,
     ) -> None:
         self.rest = rest
         self.model = model
@@ -76,24 +79,27 @@ class AgentSession:
         self.hooks = hooks
         self.agents = agents
         self._owns_model = owns_model
-        self.accounting = Accounting(
+        started_by = None if shares is None else shares.conversation
+        above = None if started_by is None else started_by.value
+        self.accounting: Accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,
             fixed_tokens(self.instructions, lambda: rest.offered(model.wire)),
             usage or Usage(),
             spent={model.name: Usage()} | dict(spent or {}),
             price=prices_for(rest.settings, model),
+            parent=None if above is None else above.accounting,
             emit=self.emit,
             write=lambda line: self.journal.write("event_msg", line),
         )
-        rest.gate.services.accounting = self.accounting
+        rest.session.conversation.bind(self)
         self._cost_before: float | None = None
         if rest.has_servers:
             from toolrest.agent.mcp.server_requests import sampler
 
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []
-        self.held: HeldCalls | None = None
+        self.held = self._held_calls() if holds_calls else None
         """Calls that wait for an approval; None where the model gets a denial instead."""
         self.server_has_answered = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
@@ -102,6 +108,13 @@ class AgentSession:
         self._stopping: StopReason | None = None
         self._opened = False
         self._warm_up: WarmUp | None = None
+
+    def _held_calls(self) -> HeldCalls | None:
+        if self.rest.session.approvals.unasked != "defer":
+            return None
+        from toolrest.agent.conversation.held_calls import HeldCalls
+
+        return HeldCalls(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -220,7 +233,7 @@ class AgentSession:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]
         if self._warm_up is None:
-            self._warm_up = WarmUp(self.rest.gate.registry.listed(), machine_of(self.rest))
+            self._warm_up = WarmUp(self.rest.session.registry.listed(), machine_of(self.rest))
             self._warm_up.start()
         return await loop.run(messages)
 
@@ -271,11 +284,11 @@ class AgentSession:
     @property
     def redactor(self) -> Redactor:
         """The redactor that keeps secrets out of events and the journal."""
-        return self.rest.gate.services.redactor
+        return self.rest.session.redactor
 
     def emit(self, event: Event) -> None:
         """Emit an event to every listener."""
-        self.rest.gate.services.bus.emit(event)
+        self.rest.session.bus.emit(event)
 
     def record(self, item: JSONObject) -> None:
         """Add an item to the history and the journal; Fatal when that cannot be written."""
@@ -292,7 +305,7 @@ class AgentSession:
         for item in news:
             self.record(item)
         self._opened = True
-        cwd = self.rest.gate.services.files.cwd
+        cwd = self.rest.session.files.cwd
         settings, model = self.rest.settings, self.model.name
         self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
         for item in messages:

@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from toolrest.agent.conversation.held_calls import HeldCalls
 from toolrest.agent.conversation.prompt import opening_for
 from toolrest.agent.front.conversation import Conversation, TurnEvents
 from toolrest.agent.front.output_type import OutputType
@@ -20,12 +20,12 @@ from toolrest.errors import ConfigError, ToolDefinitionError
 from toolrest.gate.context import Context
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.prompt import Opening
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import Prompt
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.user_questions import OnQuestion
+    from toolrest.gate.session import Shared
     from toolrest.gate.tool.tool import Tool
     from toolrest.wire.model import Model
 
@@ -173,6 +173,17 @@ class Agent(Generic[Out]):
 
         Earlier ones need the agent's `home`.
         """
+        return self._open(resume, fork, deps, on_ask, workspace)
+
+    def _open(
+        self,
+        resume: str | None = None,
+        fork: str | None = None,
+        deps: Any = None,
+        on_ask: OnAsk | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        shares: Shared | None = None,
+    ) -> Conversation[Out]:
         self._check(deps)
         path = None
         if resume or fork:
@@ -180,7 +191,7 @@ class Agent(Generic[Out]):
         asked = on_ask if on_ask is not None else self._on_ask
 
         def make_rest(session_id: str) -> Toolrest:
-            return self._rest(session_id, asked, deps, workspace)
+            return self._rest(session_id, asked, deps, workspace, shares)
 
         session = open_with(
             make_rest,
@@ -188,13 +199,13 @@ class Agent(Generic[Out]):
             resume=path,
             ephemeral=self._home is None and self._config is None,
             environ=os.environ,
-            opening=self._opening,
+            opening=partial(opening_for, only_own=self._only_own),
             make_model=None if self._model is not None else provided(os.environ),
             instructions=self._instructions,
             owns_model=self._model is None,
+            holds_calls=True,
+            shares=shares,
         )
-        if session.rest.gate.services.approvals.unasked == "defer":
-            session.held = HeldCalls(session)
         return Conversation(session, self._output, self._retries)
 
     def _check(self, deps: Any) -> None:
@@ -213,6 +224,7 @@ class Agent(Generic[Out]):
         on_ask: OnAsk | None,
         deps: Any,
         workspace: str | os.PathLike[str] | None,
+        shares: Shared | None,
     ) -> Toolrest:
         config = self._config
         usual = self.workspace if config is None else config.workspace or self.workspace
@@ -226,15 +238,11 @@ class Agent(Generic[Out]):
             on_question=self._on_question,
             session_id=session_id,
             deps=deps,
+            shares=shares,
         )
 
     def _make_model(self, config: Config) -> Model:
         return self._model if self._model is not None else provided(os.environ)(config)
-
-    def _opening(self, rest: Toolrest) -> Opening:
-        opening = opening_for(rest)
-        opening.only_own = self._only_own
-        return opening
 
     def _stored(self, resume: str | None, fork: str | None) -> str:
         from toolrest.agent.history.stored_sessions import find_session
@@ -259,11 +267,10 @@ class Agent(Generic[Out]):
 
         async def ask(prompt: str, ctx: Context) -> Any:
             on_ask = self._on_ask if self._on_ask is not None else ctx.review
-            async with self.session(deps=ctx.deps, on_ask=on_ask) as conversation:
-                # What one of them has read, the other may be told to send.
-                conversation.rest.gate.services.taint = ctx.taint
-                conversation.rest.gate.share_mode(ctx.mode_limit)
-                conversation.session.accounting.parent = ctx.accounting
+            # What one of them has read, the other may be told to send: they share the taint.
+            async with self._open(
+                deps=ctx.deps, on_ask=on_ask, shares=ctx.session.for_callee()
+            ) as conversation:
                 return (await conversation.run(prompt)).output
 
         ask.__annotations__ = {"prompt": str, "ctx": Context, "return": Any}

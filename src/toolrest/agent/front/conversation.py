@@ -136,7 +136,7 @@ class TurnEvents(AsyncIterator["Event"], Generic[Out]):
         self._prompt = prompt
 
     async def __aenter__(self) -> Self:
-        self._stream = self._conversation.rest.gate.services.bus.stream()
+        self._stream = self._conversation.rest.session.bus.stream()
         self._turn = asyncio.ensure_future(self._conversation.run(self._prompt))
         self._turn.add_done_callback(lambda _: self._stream.end())
         return self

@@ -40,6 +40,28 @@ def turn_context(settings: Settings, model: str, cwd: str, turn_id: str) -> JSON
     }
 
 
+class HeldRollout:
+    """The rollout of an earlier session, locked: read it only now. Another process is refused."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        _lock(self._file, path)
+
+    def take(self) -> int:
+        """Its descriptor, which is the taker's from now on."""
+        file, self._file = self._file, -1
+        return file
+
+    def close(self) -> None:
+        """Let it go, unless it was taken."""
+        if self._file >= 0:
+            os.close(self.take())
+
+
 class SessionJournal:
     """The writer of a session's rollout. Lines that could not be written wait for the next try.
 
@@ -49,7 +71,7 @@ class SessionJournal:
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self.path: str | None = None
-        self.redactor = redactor
+        self._redactor = redactor
         self._file = -1
         self._size = 0
         self.ordinal = 0
@@ -69,41 +91,23 @@ class SessionJournal:
         try:
             folder = private_folder(home, FOLDER, *days)
             try:
-                self._file = private_file(folder, name, append=True)
+                file = private_file(folder, name, append=True)
                 os.fsync(folder)
             finally:
                 os.close(folder)
         except OSError as error:
             raise _unwritable(where, error) from error
-        self.path = where
-        self._lock()
+        _lock(file, where)
+        self.path, self._file = where, file
         self.write("session_meta", meta(_now()))
 
-    def reopen(self, path: str) -> None:
-        """Reopen a rollout; one that another process has open is refused.
-
-        Read it only after this, and set `ordinal` to the number of its lines.
-        """
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        self.path = path
-        self._lock()
+    def resume(self, held: HeldRollout, lines: int) -> None:
+        """Go on with an earlier session's rollout, which has so many lines."""
+        self.path, self._file, self.ordinal = held.path, held.take(), lines
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             # The last line was cut by a crash: close it, so that the next one is not lost with it.
             self._waiting.append(b"\n")
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise ConfigError(
-                f"the session in {self.path} is open in another process; end that one first, or "
-                "make a copy with: toolrest sessions fork"
-            ) from None
 
     # Writing
 
@@ -113,7 +117,7 @@ class SessionJournal:
 
     def write_text(self, kind: str, text: str, payload: JSONObject) -> None:
         """Add one line whose payload is already JSON text."""
-        redactor = self.redactor
+        redactor = self._redactor
         if redactor is not None and redactor.active and redactor.redact(text) != text:
             text = dumps(redactor.redact_json(payload))
         head = f'{{"timestamp":"{_now()}","ordinal":{self.ordinal},"type":"{kind}","payload":'
@@ -168,6 +172,17 @@ class NoJournal(SessionJournal):
 
     async def commit(self) -> None:
         """Return at once."""
+
+
+def _lock(file: int, path: str) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise ConfigError(
+            f"the session in {path} is open in another process; end that one first, or "
+            "make a copy with: toolrest sessions fork"
+        ) from None
 
 
 def _now() -> str:

@@ -10,30 +10,25 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.tools.mcp.tool import RESULTS
 
 if TYPE_CHECKING:
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Lazy
     from toolrest.mcp.pool import Pool
 
-Call = Callable[[str, Mapping[str, Any]], Awaitable[ToolOutput]]
+HostCall = Callable[[str, Mapping[str, Any]], Awaitable[ToolOutput]]
 
 
 class McpAccess:
     """The pool of servers; a call is decided, asked about and reported like a model's."""
 
-    def __init__(self, services: Services, call: Call) -> None:
-        self._services = services
+    def __init__(self, pool: Lazy[Pool], call: HostCall) -> None:
+        self._pool = pool
         self._call = call
-
-    @property
-    def _pool(self) -> Pool:
-        pool: Pool = self._services.mcp_pool()
-        return pool
 
     async def call(
         self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
     ) -> JSONObject:
         """Call a tool; return the result as the server sent it. RespondToModel when it has none."""
-        if server in self._pool.connections:
-            await self._pool.wait([server])  # its tools are known once it is ready
+        if server in self._pool().connections:
+            await self._pool().wait([server])  # its tools are known once it is ready
         results: list[JSONObject] = []
         token = RESULTS.set(results)
         try:
@@ -46,4 +41,4 @@ class McpAccess:
         raise RespondToModel(output.text, kind=failure.kind if failure else "execution_failed")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
+        return getattr(self._pool(), name)

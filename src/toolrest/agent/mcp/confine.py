@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolrest.agent.path_policy import shared_tmp
-from toolrest.agent.user_rules import kept_from_writing
 from toolrest.config.files import placeholder_records
+from toolrest.gate.approval.user_rules import kept_from_writing
 from toolrest.mcp.definitions import digest
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.launch import command_of, with_own_byte_code

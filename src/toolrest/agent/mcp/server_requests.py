@@ -6,9 +6,9 @@ A completion for a server is made by the session's own model, without tools and 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolrest.agent.history.history import message, message_text
 from toolrest.errors import ToolCallError
@@ -21,12 +21,9 @@ from toolrest.wire.model import Completed, ItemDone, ModelError, ModelRequest
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Ground, Sampler
     from toolrest.mcp.servers import Server
 
-
-Sampler: TypeAlias = Callable[[str, JSONObject], Awaitable[JSONObject]]
-"""(server, CreateMessage parameters) → CreateMessageResult."""
 _LONGEST = 100_000
 """A longer request is denied without asking: the approver could not read it."""
 
@@ -34,9 +31,8 @@ _LONGEST = 100_000
 class ServerQuestions:
     """Elicitation and sampling; both are denied without an approver and in the mode `never`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self.sampler: Sampler | None = None
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
 
     async def elicit(self, server: Server, message: str, schema: JSONObject) -> JSONObject:
         """Accept with the values that an approval implies; decline where it implies none."""
@@ -50,16 +46,17 @@ class ServerQuestions:
 
     async def sample(self, server: Server, params: JSONObject) -> JSONObject:
         """A completion for a server, if the user approves and there is a model."""
-        if self.sampler is None:
+        sampler = self._ground.sampler.value
+        if sampler is None:
             raise McpError("no model is available to servers in this session")
         wish = "wants a completion of the model"
         if await self._ask("mcp_sampling", server, wish, params) is None:
             raise McpError("the user did not approve the server's use of the model")
-        return await self.sampler(server.name, params)
+        return await sampler(server.name, params)
 
     async def _ask(self, what: str, server: Server, wish: str, more: Any) -> Review | None:
-        services = self._services
-        if services.approval_policy == "never":
+        ground = self._ground
+        if ground.approval_policy == "never":
             return None
         text = json.dumps(more, ensure_ascii=False)
         if len(text) + len(wish) > _LONGEST:
@@ -67,13 +64,13 @@ class ServerQuestions:
         request = ApprovalRequest(
             f"mcp-{server.name}",
             what,
-            services.redactor.redact(text),
+            ground.redactor.redact(text),
             display_safe(f"the MCP server {server.name} {wish}", keep_newlines=True),
             Risk.EXECUTE,
             Effects(calls=(f"mcp__{server.name}",)),
         )
         try:
-            return await services.approvals.ask(request, "")
+            return await ground.approvals.ask(request, "")
         except ToolCallError:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from toolrest import __version__, events
@@ -25,8 +25,7 @@ from toolrest.process.owner import Owner
 from toolrest.sandbox.network.hosts import Allowlist, parse_host
 
 if TYPE_CHECKING:
-    from toolrest.config import Config
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Ground
     from toolrest.gate.tool.registry import Registry
     from toolrest.mcp.connection import Connection
     from toolrest.mcp.pins import Changes
@@ -41,22 +40,19 @@ class McpSession:
 
     def __init__(
         self,
-        config: Config,
+        ground: Ground,
         found: Configured,
-        services: Services,
         registry: Registry,
-        environ: Mapping[str, str],
     ) -> None:
+        config, files, environ = ground.config, ground.files, ground.environ
         self._config = config
-        self._services = services
+        self._bus = ground.bus
         self._owner: Owner | None = None
-        self._trust = Trust(config.home, services, environ)
-        self._boxes = ServerBoxes(
-            config, services.files, services.session_id, environ, self._trust.folders
-        )
-        self._folders = ServerFolders(self._boxes, self._trust, services.files, environ)
+        self._trust = Trust(ground)
+        self._boxes = ServerBoxes(config, files, ground.id, environ, self._trust.folders)
+        self._folders = ServerFolders(self._boxes, self._trust, files, environ)
         self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
-        self.questions = ServerQuestions(services)
+        questions = ServerQuestions(ground)
         self._offered = OfferedTools(config, registry)
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._writing: set[asyncio.Task[None]] = set()
@@ -65,19 +61,19 @@ class McpSession:
         self._seen: dict[str, dict[str, Definition]] = {}
         self.warnings = list(found.warnings)
         for server in found.servers.values():
-            services.redactor.learn(server.secrets())
+            ground.redactor.learn(server.secrets())
         host = Host(
             confine=self._boxes.confine,
             owner=self._own,
-            roots=(services.files.workspace,),
+            roots=(files.workspace,),
             may_connect=self._may_connect,
             may_start=self._may_start,
             denied=self._folders.denied,
-            ask=self.questions.elicit,
-            sample=self.questions.sample,
+            ask=questions.elicit,
+            sample=questions.sample,
             http_auth=self._http_auth,
             client_version=__version__,
-            redact=services.redactor.redact,
+            redact=ground.redactor.redact,
             environ=environ,
         )
         self.pool = Pool(found.servers.values(), host, self._on_change)
@@ -227,7 +223,7 @@ class McpSession:
 
     def _emit(self, event: Event) -> None:
         try:
-            self._services.bus.emit(event)
+            self._bus.emit(event)
         except ToolrestError:
             # The next call meets the same problem and reports it; a background task cannot.
             _log.exception("an event of the MCP servers could not be emitted")

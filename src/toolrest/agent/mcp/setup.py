@@ -4,63 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from toolrest.gate.session import Lazy
 from toolrest.private_files import project_has
 
 if TYPE_CHECKING:
-    from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.mcp.session import McpSession
-    from toolrest.config import Config
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Ground
     from toolrest.gate.tool.registry import Registry
+    from toolrest.mcp.pool import Pool
 
 _FILES = (".mcp.json", "mcp.json")
 HEAD_START = 0.25
 """Seconds that a session has for its first request before servers want the processor."""
 
 
-def mcp_servers(
-    config: Config, services: Services, registry: Registry, environ: Mapping[str, str]
-) -> McpServers | None:
+def mcp_servers(ground: Ground, registry: Registry) -> McpServers | None:
     """The session's servers, or None; `ctx.mcp` works either way."""
-    workspace = services.files.workspace
+    workspace = ground.files.workspace
     brought = any(project_has(os.path.join(workspace, name)) for name in _FILES)
-    if not config.value.mcp_servers and not brought:
-        services.make_mcp = _no_servers
+    if not ground.settings.mcp_servers and not brought:
         return None
-    return McpServers(config, services, registry, environ)
+    return McpServers(ground, registry)
 
 
 class McpServers:
     """The servers, made on first use; at once if tools are cached, for the first request."""
 
-    def __init__(
-        self,
-        config: Config,
-        services: Services,
-        registry: Registry,
-        environ: Mapping[str, str],
-    ) -> None:
-        self._config = config
-        self._make: Callable[[], McpSession] = lambda: _session(config, services, registry, environ)
-        self._starting: asyncio.Task[None] | None = None
-        self._sampler: Sampler | None = None
-        self._made = False
-        services.make_mcp = lambda: self.session.pool
-        registry.explain = lambda name: self.session.explain(name)
-        if os.path.exists(os.path.join(config.home, "mcp", "tools.json")):
-            _ = self.session
-
-    @cached_property
-    def session(self) -> McpSession:
+    def __init__(self, ground: Ground, registry: Registry) -> None:
+        self._settings = ground.settings
+        self.session = Lazy(lambda: _session(ground, registry))
         """The servers themselves."""
-        self._made = True
-        session = self._make()
-        session.questions.sampler = self._sampler
-        return session
+        self._starting: asyncio.Task[None] | None = None
+        if os.path.exists(os.path.join(ground.config.home, "mcp", "tools.json")):
+            self.session()
+
+    def pool(self) -> Pool:
+        """Their pool."""
+        return self.session().pool
+
+    def explain(self, name: str) -> str | None:
+        """The state of the server that a name without a tool belongs to."""
+        return self.session().explain(name)
 
     def start(self) -> None:
         """Begin to connect in the background. Twice does no harm."""
@@ -69,45 +55,36 @@ class McpServers:
 
         async def later() -> None:
             await asyncio.sleep(HEAD_START)
-            self.session.start(delay=0.0)
+            self.session().start(delay=0.0)
 
         self._starting = asyncio.ensure_future(later())
-
-    def sample_with(self, sampler: Sampler) -> None:
-        """Set the sampler that makes completions for servers."""
-        self._sampler = sampler
-        if self._made:
-            self.session.questions.sampler = sampler
 
     async def wait(self, names: tuple[str, ...] | None, *, required: bool) -> None:
         """Wait for these servers, for all, or for those with the setting `required`."""
         if not required:
-            await self.session.wait(names)
-        elif any(row.required for row in self._config.value.mcp_servers.values()):
-            await self.session.wait_required()
+            await self.session().wait(names)
+        elif any(row.required for row in self._settings.mcp_servers.values()):
+            await self.session().wait_required()
 
     async def aclose(self) -> None:
         """End every server."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
-        if self._made:
-            await self.session.aclose()
+        if self.session.made is not None:
+            await self.session.made.aclose()
 
 
-def _session(
-    config: Config, services: Services, registry: Registry, environ: Mapping[str, str]
-) -> McpSession:
+def _session(ground: Ground, registry: Registry) -> McpSession:
     from toolrest.agent.mcp.session import McpSession
     from toolrest.mcp.servers import configured
 
-    found = configured(config, environ, services.files.workspace)
-    session = McpSession(config, found, services, registry, environ)
-    services.mcp = session.pool
-    return session
+    found = configured(ground.config, ground.environ, ground.files.workspace)
+    return McpSession(ground, found, registry)
 
 
-def _no_servers() -> Any:
+def no_servers() -> Pool:
+    """The pool of a session that has no servers."""
     from toolrest.mcp.pool import Pool
     from toolrest.mcp.transports.host import Host
     from toolrest.process.owner import Owner

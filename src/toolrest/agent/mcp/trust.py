@@ -32,7 +32,7 @@ from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.terminal_safe import display_safe
 
 if TYPE_CHECKING:
-    from toolrest.gate.context import Services
+    from toolrest.gate.session import Ground
     from toolrest.mcp.servers import Server
     from toolrest.policy.paths.policy import PathPolicy
 
@@ -71,10 +71,9 @@ def pins_in(home: str) -> Pins:
 class Trust:
     """The pins, and approval of differences from them. One request at a time."""
 
-    def __init__(self, home: str, services: Services, environ: Mapping[str, str]) -> None:
-        self._pins = pins_in(home)
-        self._services = services
-        self._environ = environ
+    def __init__(self, ground: Ground) -> None:
+        self._pins = pins_in(ground.config.home)
+        self._ground = ground
         self._turn = asyncio.Lock()
         self._started: set[str] = set()
 
@@ -123,7 +122,7 @@ class Trust:
 
     def _record(self, server: Server) -> JSONObject:
         own = self.folders(server, "write")
-        return record_of(server, self._services.files, self._environ, own)
+        return record_of(server, self._ground.files, self._ground.environ, own)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
         """Emit the decision on starting a server, for the audit log."""
@@ -135,7 +134,7 @@ class Trust:
     def _note(
         self, what: str, server: Server, record: JSONObject, verdict: Answer, rule: str
     ) -> None:
-        self._services.bus.emit(
+        self._ground.bus.emit(
             ToolCallDecision(
                 call_id=f"mcp-{server.name}",
                 tool=what,
@@ -175,7 +174,7 @@ class Trust:
                 refused = str(error)
         if refused is None:
             own = (*self.folders(server, "write"), *((folder,) if write else ()))
-            files, environ = self._services.files, self._environ
+            files, environ = self._ground.files, self._ground.environ
             record = await asyncio.to_thread(record_of, server, files, environ, own)
             # Compared last: the answer takes its time, and so does the new record.
             same = same and await asyncio.to_thread(self.is_pinned, server)
@@ -234,7 +233,7 @@ class Trust:
         self, what: str, arguments: JSONObject, reason: str, diff: str, protected: str = ""
     ) -> str | None:
         """None if approved, else the reason why not."""
-        if self._services.approval_policy == "never":
+        if self._ground.approval_policy == "never":
             return 'approval_policy = "never" never asks'
         request = ApprovalRequest(
             f"mcp-{what}",
@@ -248,7 +247,7 @@ class Trust:
         )
         async with self._turn:
             try:
-                await self._services.approvals.ask(request, "")
+                await self._ground.approvals.ask(request, "")
             except ToolCallError as error:
                 return error.message
         return None

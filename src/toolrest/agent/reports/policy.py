@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from toolrest.agent.path_policy import network_of, path_policy
-from toolrest.agent.user_rules import SessionRules
+from toolrest.agent.path_policy import path_policy
 from toolrest.answer import Answer
+from toolrest.gate.approval.user_rules import SessionRules
 from toolrest.policy.grants.command_keys import RunsHow, granted_by
 from toolrest.policy.launch import Executables
-from toolrest.policy.modes import MODES, WORDS, need
+from toolrest.policy.modes import MODES, WORDS, need, network_of
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import (
     Outcome,
@@ -25,8 +25,8 @@ from toolrest.process.shells.shells import Shells
 from toolrest.tools.shell.command_tool import PRIVATE
 
 if TYPE_CHECKING:
-    from toolrest.agent.setup.assemble import SessionParts
     from toolrest.config import Config
+    from toolrest.gate.session import Session
     from toolrest.policy.grants.key import GrantKey
 
 
@@ -109,11 +109,11 @@ _SHOWN = (
 )
 
 
-def effective_policy(config: Config, session: SessionParts) -> dict[str, Any]:
+def effective_policy(session: Session) -> dict[str, Any]:
     """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
-    settings = config.value
+    config, settings = session.config, session.settings
     mode = settings.approval_policy
-    files = session.gate.services.files
+    files = session.files
     sandboxed = settings.sandbox_mode != "danger-full-access"
     book, memory = session.known.book, session.known.memory
     grants = memory.grants.listed()

@@ -13,16 +13,15 @@ from toolrest.errors import Rejected
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Settings
-    from toolrest.gate.context import Services
     from toolrest.gate.hooks.around_call import HookedWalks
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.gate.hooks.program import Hook
+    from toolrest.gate.session import Ground
 
 
-def session_hooks(
-    settings: Settings, services: Services, environ: Mapping[str, str]
-) -> HookedWalks | None:
+def session_hooks(ground: Ground) -> HookedWalks | None:
     """The hooks of a session, or None; ConfigError for one that a model could rewrite."""
+    settings, files, environ = ground.settings, ground.files, ground.environ
     table = settings.hooks
     rows = (
         table.PreToolUse,
@@ -38,16 +37,15 @@ def session_hooks(
     from toolrest.gate.hooks.program import HookPrograms, hook_environment, refuse_unsafe
 
     hooks = _hooks(settings, environ)
-    files = services.files
     refuse_unsafe(hooks, files)
     env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
     facts = {
-        "session_id": services.session_id,
+        "session_id": ground.id,
         "cwd": files.cwd,
-        "permission_mode": services.approval_policy,
+        "permission_mode": settings.approval_policy,
     }
     programs = HookPrograms(files.cwd, env)
-    return HookedWalks(Hooks(hooks, programs, services.bus, services.redactor, facts))
+    return HookedWalks(Hooks(hooks, programs, ground.bus, ground.redactor, facts))
 
 
 def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -97,9 +95,9 @@ class AgentHooks:
 
 def agent_hooks(rest: Toolrest, *, resumed: bool) -> AgentHooks | None:
     """SessionStart and Stop hooks of a session; sub-agents have none."""
-    if rest.gate.hooks is None:
+    if rest.session.hooks is None:
         return None
-    hooks = rest.gate.hooks.hooks
+    hooks = rest.session.hooks.hooks
     if not (hooks.has("SessionStart") or hooks.has("Stop")):
         return None
     return AgentHooks(hooks, "resume" if resumed else "startup")

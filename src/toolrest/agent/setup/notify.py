@@ -53,14 +53,14 @@ class TurnNotices:
 def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
     """Run `notify` for this session; ConfigError for a program that a model could rewrite."""
     settings = rest.settings
-    services = rest.gate.services
-    files = services.files
+    session = rest.session
+    files = session.files
     argv = expanded(settings.notify, environ)
     refuse_program("notify", argv, files)
     env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
 
     def warn(message: str) -> None:
-        services.bus.emit(Warning(message=message))
+        session.bus.emit(Warning(message=message))
 
     program = NotifyProgram(argv, files.cwd, without_modules_here(argv, env), warn)
     rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))

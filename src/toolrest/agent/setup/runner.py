@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
-from toolrest.agent.user_rules import SessionRules
+from toolrest.agent.path_policy import path_policy, shared_tmp
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.secrets import key_variables
 from toolrest.events import ConnectionBlocked
+from toolrest.gate.approval.user_rules import SessionRules
+from toolrest.policy.modes import network_of
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.limits import Limits

@@ -11,12 +11,10 @@ from msgspec import structs
 
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.rest import Toolrest
-from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import AgentCall, AgentStatus, ChildAgent, SubAgents
 from toolrest.events import Event, ToolCallBegin, ToolCallEnd
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
-from toolrest.running.tally import CommandCount
-from toolrest.tools.catalog import built_in, switched_on
+from toolrest.tools.agents.roles import Role, narrowed, roles
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -42,8 +40,6 @@ def delegate(
     settings = rest.settings
     if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
         return None
-    services = rest.gate.services
-    services.tally = services.tally or CommandCount()
 
     async def open_child(child: ChildAgent) -> AgentSession:
         return _session(rest, child, make_model, environ, depth + 1)
@@ -53,20 +49,11 @@ def delegate(
         roles(settings),
         limit=settings.agents.max_agents,
         path=path,
-        emit=services.bus.emit,
+        emit=rest.session.bus.emit,
         make_budget=_budget,
     )
-    services.agents = agents
-    offer(rest)
+    rest.session.registry.offer("agents")
     return agents
-
-
-def offer(rest: Toolrest) -> None:
-    """Offer models the tools for sub-agents."""
-    known = {name: role.description for name, role in roles(rest.settings).items()}
-    tools = built_in(structs.replace(rest.parts, roles=known), "agents")
-    for tool in switched_on(tools, rest.settings.tools):
-        rest.gate.registry.add(tool, override=True)
 
 
 def _budget(role: Role) -> Budget:
@@ -85,42 +72,38 @@ def _session(
 
     config = _silenced(narrowed(parent.config, child.role), parent)
     rest = Toolrest(
-        parent.gate.services.files.workspace,
+        parent.session.files.workspace,
         config=config,
         on_ask=_asks(parent, child.path),
         env=environ,
         session_id=child.id,
-        parent=parent,
+        shares=parent.session.for_agent(),
     )
-    # A role cannot ask where the parent's approval policy never asks.
-    asked = rest.gate.services.approvals
-    asked.silent = parent.gate.services.approvals.silent or asked.silent
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
-            rest.add_tool(tool, approved=tool in parent.gate.registry.approved)
+            rest.add_tool(tool, approved=tool in parent.session.registry.approved)
     agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
     rest.subscribe(_reports(parent, child))
     texts = [base_instructions(config.value), child.role.instructions or ""]
-    session = AgentSession(
+    return AgentSession(
         rest,
         make_model(config),
         history=child.history,
         instructions="\n\n".join(text for text in texts if text),
         agents=agents,
+        shares=parent.session.for_agent(),
     )
-    session.accounting.parent = parent.gate.services.accounting
-    return session
 
 
 def _silenced(config: Config, parent: Toolrest) -> Config:
     """A child's settings with its parent's `on_ask`, for requests without an approver."""
-    unasked = parent.gate.services.approvals.unasked
+    unasked = parent.session.approvals.unasked
     return structs.replace(config, value=config.value.replace(on_ask=unasked))
 
 
 def _reports(parent: Toolrest, child: ChildAgent) -> Callable[[Event], None]:
     """A listener that tells a parent's subscribers what its child does, and the child's own."""
-    emit = parent.gate.services.bus.emit
+    emit = parent.session.bus.emit
 
     def report(event: Event) -> None:
         if isinstance(event, ToolCallBegin | ToolCallEnd):
@@ -146,6 +129,6 @@ def _asks(parent: Toolrest, path: str) -> Approver:
 
     async def ask(request: ApprovalRequest) -> Review | None:
         tagged = request if request.agent else replace(request, agent=path)
-        return await parent.gate.services.approvals.review(tagged)
+        return await parent.session.approvals.review(tagged)
 
     return ask

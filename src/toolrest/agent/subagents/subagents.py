@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import AgentSession
     from toolrest.agent.conversation.usage import Budget
-    from toolrest.agent.subagents.roles import Role
+    from toolrest.tools.agents.roles import Role
 
 CLOSE_SECONDS = 1.5
 """The time that closing waits for a child; after that it ends in the background."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import threading
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,19 +44,24 @@ class Saver(Struct):
     home: str
     workspace: str
     session_id: str
+    bus: Bus
     max_file_size: int
     max_size: int
     _made: Checkpoints | None = None
     _warned: bool = False
 
-    def is_refused(self, bus: Bus) -> bool:
+    def turn(self, turn_id: str) -> TurnCheckpoint:
+        """The checkpoint of a turn."""
+        return TurnCheckpoint(self, self.bus, turn_id)
+
+    def is_refused(self) -> bool:
         """Whether this workspace is too much to save: a whole disk or home; warns once."""
         if self.workspace not in ("/", os.path.realpath(os.path.expanduser("~"))):
             return False
         if not self._warned:
             self._warned = True
             text = f"no checkpoints of {self.workspace}, so undo takes nothing back there"
-            bus.emit(WarningEvent(message=f"{text}; work in one of its folders to have them"))
+            self.bus.emit(WarningEvent(message=f"{text}; work in one of its folders to have them"))
         return True
 
     def tidy(self) -> None:
@@ -90,10 +96,18 @@ class TurnCheckpoint(Struct):
     _saving: asyncio.Future[int] | None = None
     _cancel: threading.Event = field(default_factory=threading.Event)
 
+    def calling(self) -> AbstractContextManager[None]:
+        """Note that a call is under way."""
+        return self.spans.calling()
+
+    def give_up(self) -> None:
+        """Something of the turn may work outside its calls."""
+        self.spans.give_up()
+
     async def before(self, effects: Effects, label: str) -> None:
         """Return once the state before this call is safe; RespondToModel when it cannot be."""
         acts = effects.writes or effects.runs or effects.calls or effects.is_unknown
-        if effects.looks or not acts or self.saver.is_refused(self.bus):
+        if effects.looks or not acts or self.saver.is_refused():
             return
         try:
             if self._saving is None:

@@ -23,7 +23,7 @@ def session_diff(session: AgentSession) -> str:
 
     A turn that still runs is counted when it ends. It reads files, so it is for a thread.
     """
-    checkpoints = Checkpoints(session.rest.config.home, session.rest.gate.services.files.workspace)
+    checkpoints = Checkpoints(session.rest.config.home, session.rest.session.files.workspace)
     changed = checkpoints.changed_by(session.thread_id, _LARGEST_FILE, _MOST_BYTES)
     text = "\n".join(line for one in changed for line in _lines(one))
     return session.redactor.redact(text)

@@ -170,7 +170,7 @@ class Commands:
         self._chat.conversation.say(session_text.INIT)
 
     def _ps(self, rest: str) -> None:
-        runner = self._chat.conversation.session.rest.gate.services.runner
+        runner = self._chat.conversation.session.rest.session.runner.made
         rows = {each.session_id: each for each in runner.sessions.list()} if runner else {}
         *words, number = rest.split() or [""]
         is_number = number.isascii() and number.isdecimal()
@@ -317,7 +317,7 @@ class Commands:
         return found if self._theme_used is None else found.replace(theme=self._theme_used)
 
     def _permissions(self, rest: str) -> None:
-        grants = self._session.rest.gate.services.memory.grants.listed()
+        grants = self._session.rest.session.memory.grants.listed()
         found = [f"granted ({each.scope}): {shown(each.key.sentence())}" for each in grants]
         self._list([*session_text.permissions(self._session), *found])
 

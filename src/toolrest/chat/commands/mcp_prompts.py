@@ -75,9 +75,7 @@ class McpPrompts:
             )
         given = _arguments(name, row, words)
         result = await pool.get_prompt(server, str(row["name"]), given)
-        taint = self._rest.gate.services.taint
-        if taint.enabled:
-            taint.external = taint.external or f"the prompt {name}"
+        self._rest.session.taint.note_external(f"the prompt {name}")
         messages = result.get("messages")
         texts = [_text(each) for each in messages] if isinstance(messages, list) else []
         text = "\n\n".join(each for each in texts if each)

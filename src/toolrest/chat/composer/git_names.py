@@ -37,16 +37,15 @@ _ENV = {
 
 async def git_names(rest: Toolrest) -> list[str] | None:
     """The files, relative to the workspace; None where git or a sandbox is missing, or it fails."""
-    services = rest.gate.services
-    folder = services.files.workspace
-    program = find_program("git", services.files.tool_roots)
-    if services.runner is None and services.make_runner is not None:
-        services.runner = services.make_runner()
-    if program is None or services.runner is None:
+    session = rest.session
+    folder = session.files.workspace
+    program = find_program("git", session.files.tool_roots)
+    runner = session.runner()
+    if program is None:
         return None
     argv = (program, *_WORDS, *_LIST)
     try:
-        async with services.runner.searches.running(argv, folder, _ENV, always=False) as child:
+        async with runner.searches.running(argv, folder, _ENV, always=False) as child:
             data = await asyncio.to_thread(_read, child.outputs)
             ended = await child.wait() if data is not None else None
     except (ToolrestError, OSError):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolrest.agent.path_policy import network_of, path_policy
+from toolrest.agent.path_policy import path_policy
+from toolrest.policy.modes import network_of
 from toolrest.sandbox.backends.engine import gaps
 from toolrest.sandbox.backends.probe import SLOW
 from toolrest.sandbox.confine import SessionSandbox

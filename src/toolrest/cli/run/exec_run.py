@@ -238,7 +238,7 @@ class _Run:
             await rest.wait_for_mcp()
             return
         pool = rest.mcp
-        offered = {tool.mcp[0] for tool in rest.gate.registry.known() if tool.mcp is not None}
+        offered = {tool.mcp[0] for tool in rest.session.registry.known() if tool.mcp is not None}
         rows = pool.connections.items() if pool else ()
         # The first request waits for those that are required.
         fresh = [n for n, c in rows if n not in offered and not c.server.row.required]

@@ -22,7 +22,7 @@ import click
 from toolrest import __version__
 from toolrest.agent.history.rollout import lines_of
 from toolrest.agent.history.stored_sessions import find_session, latest_session
-from toolrest.agent.setup.assemble import redactor_for
+from toolrest.agent.setup.session import redactor_for
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.setup.checks import checks
 from toolrest.cli.setup.sandbox_checks import examined, session_lines

@@ -9,11 +9,12 @@ from contextlib import closing, contextmanager
 
 from msgspec.structs import replace
 
-from toolrest.agent.path_policy import default_workspace, network_of, path_policy
+from toolrest.agent.path_policy import default_workspace, path_policy
 from toolrest.agent.setup.runner import confinement_of
 from toolrest.config import Config
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.errors import ConfigError
+from toolrest.policy.modes import network_of
 from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.doctor import Report, examine
 from toolrest.sandbox.errors import SandboxUnavailable

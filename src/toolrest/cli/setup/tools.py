@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from toolrest.agent.subagents.delegation import offer
 from toolrest.cli.options import Choices, session_options
 from toolrest.tools.catalog import ToolState
 from toolrest.wire.items.encode import dumps
@@ -30,7 +29,7 @@ def command(choices: Choices, wire: str | None, every: bool, as_json: bool) -> N
     """
     rest = choices.open()
     if rest.settings.tools.include_collab_tools:
-        offer(rest)  # as in a session of the agent
+        rest.session.registry.offer("agents")  # as in a session of the agent
     if wire is not None:
         specs = rest.specs(wire)  # type: ignore[arg-type]
         click.echo(dumps(specs) if as_json else "\n".join(dumps(spec) for spec in specs))

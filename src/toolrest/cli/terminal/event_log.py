@@ -31,7 +31,7 @@ def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
         folder = private_folder(rest.config.home, "log")
         os.close(folder)
         path = os.path.join(rest.config.home, "log", f"{rest.session_id}.log")
-    file = _open(os.path.expanduser(path), rest.gate.services.files.tool_roots)
+    file = _open(os.path.expanduser(path), rest.session.files.tool_roots)
     stack.callback(os.close, file)
 
     def write(event: Event) -> None:
@@ -39,7 +39,7 @@ def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
         os.write(file, line.encode("utf-8", "replace") + b"\n")
 
     stack.callback(rest.subscribe(write))
-    handler = _Records(file, rest.gate.services.redactor)
+    handler = _Records(file, rest.session.redactor)
     logger = logging.getLogger("toolrest")
     logger.addHandler(handler)
     stack.callback(logger.removeHandler, handler)

@@ -40,18 +40,21 @@ class Approvals:
         on_ask: OnAsk,
         settings: Settings,
         make_deferring: Callable[[], FileApprovals],
+        waiting: WaitingRequests,
+        parent: Approvals | None = None,
     ) -> None:
         self._bus = bus
         self._mode = settings.approval_policy
         self._sandbox_mode = settings.sandbox_mode
-        self.silent = self._mode if self._mode in ("never", "dangerous") else None
-        """The approval policy, if it is one that never asks."""
+        own = self._mode if self._mode in ("never", "dangerous") else None
+        self.silent: str | None = (None if parent is None else parent.silent) or own
+        """The approval policy, if it is one that never asks: the parent's, or its own."""
         self._approver = on_ask if callable(on_ask) else None
         self.unasked: Unasked = settings.on_ask if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
         self._admitted: dict[str, tuple[str, Review]] = {}
-        self.waiting: WaitingRequests | None = None
-        """Open requests, so that a second front end can answer them, too."""
+        self.waiting = waiting
+        """What waits for a person, the model's questions, too; a second front end answers it."""
 
     @cached_property
     def deferring(self) -> FileApprovals:
@@ -116,8 +119,7 @@ class Approvals:
         try:
             answer = approver(request)
             if inspect.isawaitable(answer):
-                asked = self.waiting
-                answer = await (answer if asked is None else asked.first(request, answer))
+                answer = await self.waiting.first(request, answer)
         except Exception as error:
             raise Rejected(
                 f"not run: asking for approval failed: {type(error).__name__}: {error}",

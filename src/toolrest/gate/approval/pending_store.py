@@ -300,6 +300,10 @@ class FileApprovals(Struct):
     reuses: bool = True
     """Whether the same call, made again, waits for the same approval."""
 
+    def ask_for_each(self) -> None:
+        """Have each call wait for its own approval from now on."""
+        self.reuses = False
+
     async def ask(self, request: ApprovalRequest) -> Review:
         """The answer, if one comes in time; this call uses it up. Otherwise Rejected."""
         try:

@@ -88,13 +88,16 @@ class QuestionChannel:
     """The session's channel for questions that the user answers with text."""
 
     def __init__(
-        self, bus: Bus, on_question: OnQuestion | None, answers: Mapping[str, str] | None = None
+        self,
+        bus: Bus,
+        waiting: WaitingRequests,
+        on_question: OnQuestion | None,
+        answers: Mapping[str, str] | None = None,
     ) -> None:
         self._bus = bus
         self._on_question = on_question
         self._answers = dict(answers or {})
-        self.waiting: WaitingRequests | None = None
-        """Open questions, so that a second front end can answer them, too."""
+        self._waiting = waiting
 
     async def ask(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
         """Every question's answers; RespondToModel when the user cannot or will not answer."""
@@ -107,8 +110,7 @@ class QuestionChannel:
         try:
             given: Any = self._on_question(asked)
             if inspect.isawaitable(given):
-                waiting = self.waiting
-                given = await (given if waiting is None else waiting.first(asked, given))
+                given = await self._waiting.first(asked, given)
         except NobodyThere:
             return self._configured(asked)
         except RespondToModel:

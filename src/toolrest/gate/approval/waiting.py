@@ -16,9 +16,9 @@ from msgspec import Struct, field
 
 from toolrest.events import AnsweredElsewhere
 from toolrest.gate.approval.request import ApprovalRequest, Review
-from toolrest.gate.approval.user_questions import UserQuestions
 
 if TYPE_CHECKING:
+    from toolrest.gate.approval.user_questions import UserQuestions
     from toolrest.gate.bus import Bus
 
 Asks: TypeAlias = "ApprovalRequest | UserQuestions"
@@ -38,12 +38,24 @@ class WaitingRequest(Struct, eq=False):
 
 
 class WaitingRequests:
-    """The requests of one session that wait for a person; `changed` is called on every change."""
+    """The requests of one session that wait for a person, while another front end watches them."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._requests: dict[str, WaitingRequest] = {}
-        self.changed: Callable[[], None] = lambda: None
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Answer from elsewhere, too, from now on; `changed` is called on every change.
+
+        Returns a function that ends this.
+        """
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
+
+    def _changed(self) -> None:
+        for changed in self._watchers:
+            changed()
 
     def listed(self) -> list[WaitingRequest]:
         """The requests that wait, the oldest first."""
@@ -55,11 +67,13 @@ class WaitingRequests:
 
     async def first(self, asked: Asks, own: Awaitable[Any]) -> Any:
         """Wait for the first answer: of the session's own front end, or from elsewhere."""
+        if not self._watchers:
+            return await own
         loop = asyncio.get_running_loop()
         request = WaitingRequest(asked, loop.create_future(), loop.create_future())
         front = asyncio.ensure_future(own)
         self._requests[request.id] = request
-        self.changed()
+        self._changed()
         try:
             await asyncio.wait({front, request.answer}, return_when=asyncio.FIRST_COMPLETED)
             if not front.done():
@@ -77,7 +91,7 @@ class WaitingRequests:
                 await asyncio.wait({front})
             if not request.counted.done():
                 request.counted.set_result(False)
-            self.changed()
+            self._changed()
 
     async def give(self, request: WaitingRequest, answer: Any) -> bool:
         """Answer a request from elsewhere; whether this answer was the first."""
@@ -88,6 +102,8 @@ class WaitingRequests:
 
 
 def _event(asked: Asks, answer: Any) -> AnsweredElsewhere:
+    from toolrest.gate.approval.user_questions import UserQuestions  # few sessions ask any
+
     if isinstance(asked, UserQuestions):
         return AnsweredElsewhere(call_id=asked.call_id, answer="answered", turn_id=asked.turn_id)
     given: Review = answer

@@ -15,7 +15,8 @@ from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
-    from toolrest.gate.call.walk import Gate, Walk
+    from toolrest.gate.call.walk import Walk
+    from toolrest.gate.session import Session
 
 RETRY_REASON = "command failed; retry without sandbox?"
 
@@ -24,7 +25,7 @@ async def ask(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
 ) -> Review | None:
     """The approver's review, or None when a hook approved; a denial is raised."""
-    gate = walk.gate
+    session = walk.session
     request = request_for(walk, call, decision, retry=retry)
     review: Review | None = None
     by: Source = "hook"
@@ -32,16 +33,16 @@ async def ask(
     if waits_aside:
         walk.give_up_place()
     try:
-        if gate.hooks is None or not await gate.hooks.answered(walk, call, request):
+        if session.hooks is None or not await session.hooks.answered(walk, call, request):
             by = "user"
-            review = await gate.services.approvals.ask(request, walk.turn.id)
+            review = await session.approvals.ask(request, walk.turn.id)
     except ToolCallError as error:
         emit_decision(walk, call, Decision(Answer.DENY, decision.rule, error.message), by)
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason
     if review is not None:
-        kept = gate.services.memory.keep(request, review)
+        kept = session.memory.keep(request, review)
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
     emit_decision(walk, call, Decision(Answer.ALLOW, decision.rule, reason), by)
@@ -56,13 +57,13 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     A one-off approval of this call covers the retry where its prompt said so; an earlier approval
     of such a retry does where it was given for the session. Other grants do not.
     """
-    if not _may_retry(walk.gate, call):
+    if not _may_retry(walk.session, call):
         return False
     if walk.approved and call.tool.skips_second_question:
         return True
     keys = call.tool.retry_keys(call.args, call.effects, walk.fingerprint, call.ctx)
     question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True, keys=keys)
-    recalled = walk.gate.services.memory.recall(question, keys, call.ctx.cwd)
+    recalled = walk.session.memory.recall(question, keys, call.ctx.cwd)
     if recalled.verdict == Answer.ALLOW:
         emit_decision(walk, call, recalled)
         return True
@@ -73,15 +74,15 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     return True
 
 
-def _may_retry(gate: Gate, call: ResolvedCall) -> bool:
-    return gate.decider.retries_outside and call.tool.may_escalate
+def _may_retry(session: Session, call: ResolvedCall) -> bool:
+    return session.decider.retries_outside and call.tool.may_escalate
 
 
 def request_for(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
 ) -> ApprovalRequest:
     """The approval request for a call; `retry`: the sandbox has blocked its first attempt."""
-    redact = walk.gate.services.redactor.redact
+    redact = walk.session.redactor.redact
     shown = call.tool.question(call.args, call.ctx)
     route = walk.route
     exact = Exact(route.text, route.freeform, shown.files) if route is not None else None
@@ -103,10 +104,10 @@ def request_for(
         retry_reason=redact(decision.reason) if retry else None,
         turn_id=walk.turn.id,
         purpose=redact(shown.purpose),
-        changes=walk.gate.services.redactor.redact_json(shown.changes),
+        changes=walk.session.redactor.redact_json(shown.changes),
         exact=exact,
         protected=_protected(call),
-        parsed_cmd=tuple(walk.gate.services.redactor.redact_json(part) for part in shown.parsed),
+        parsed_cmd=tuple(walk.session.redactor.redact_json(part) for part in shown.parsed),
     )
 
 
@@ -122,9 +123,9 @@ def _protected(call: ResolvedCall) -> str:
 def _choices(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
 ) -> tuple[Choice, ...]:
-    services = walk.gate.services
-    again = not decision.leaves and call.effects.confined and _may_retry(walk.gate, call)
-    choices = services.memory.choices(
+    session = walk.session
+    again = not decision.leaves and call.effects.confined and _may_retry(walk.session, call)
+    choices = session.memory.choices(
         decision,
         decision.keys or (),
         call.risk,
@@ -132,5 +133,5 @@ def _choices(
         session_only=retry,
     )
     # A choice that holds a secret is neither shown nor stored.
-    redact = services.redactor.redact
+    redact = session.redactor.redact
     return tuple(choice for choice in choices if redact(choice.sentence) == choice.sentence)

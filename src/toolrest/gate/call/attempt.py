@@ -1,19 +1,13 @@
-"""The attempt to run an approved call: time limit, retry outside the sandbox, hashes of files.
-
-A call that declares writes is refused when a file is stale, that is, changed since this session
-read it: the model's picture of the file is old, and the write could undo the change.
-"""
+"""The attempt to run an approved call: time limit, retry outside the sandbox, hashes of files."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel, SandboxDenied, Timeout
 from toolrest.events import FileChange
-from toolrest.gate.context import Context, ReadStamp, Services
 from toolrest.gate.output.result import checked, to_output
 from toolrest.gate.threads import Abandoned
 from toolrest.items import ToolOutput
@@ -22,6 +16,7 @@ from toolrest.private_files import hash_file
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
+    from toolrest.gate.context import Context
     from toolrest.gate.tool.tool import Tool
 
 
@@ -34,8 +29,8 @@ async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
     if not call.effects.mutating:
         return await attempt(walk, call)
     await walk.turn.before_mutation(call.effects, f"{walk.name} {walk.arguments}")
-    if walk.gate.sync_soon is not None:
-        walk.gate.sync_soon()
+    if walk.session.audit is not None:
+        walk.session.audit.sync_soon()
     try:
         with walk.turn.mutating(call):
             return await _once(walk, call)
@@ -59,10 +54,10 @@ async def _once(walk: Walk, call: ResolvedCall) -> ToolOutput:
 async def attempt(walk: Walk, call: ResolvedCall) -> ToolOutput:
     """Run the tool within its time limit."""
     own = call.tool.timeout
-    seconds = own if own is not None else walk.gate.default_timeout
+    seconds = own if own is not None else walk.session.settings.tool_timeout_sec
     if seconds is None:
         return await _perform(walk, call)
-    deadline = walk.deadline = walk.gate.deadlines.start(walk.task, seconds, walk.leave_behind)
+    deadline = walk.deadline = walk.session.deadlines.start(walk.task, seconds, walk.leave_behind)
     try:
         return await _perform(walk, call)
     except asyncio.CancelledError:
@@ -84,7 +79,7 @@ async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
             return await _collect(walk, value, call)
         return to_output(value, call.tool.name)
     except Abandoned:
-        walk.turn.left_behind = True
+        walk.turn.leave_behind()
         raise
     finally:
         call.ctx.end_output()
@@ -93,7 +88,7 @@ async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
 async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ResolvedCall) -> ToolOutput:
     """The output of a streaming tool: each piece is shown as it comes; memory stays bounded."""
     tool, ctx = call.tool, call.ctx
-    collector = walk.gate.limiter.collector(walk.call_id, tool.name, tool.max_chars)
+    collector = walk.session.limiter.collector(walk.call_id, tool.name, tool.max_chars)
     final: ToolOutput | None = None
     with collector:
         try:
@@ -127,23 +122,6 @@ def _denied(error: SandboxDenied) -> ToolOutput:
     return ToolOutput.error(error.message, error.kind)
 
 
-async def refuse_stale(paths: Iterable[str], ctx: Context, services: Services) -> None:
-    """Raise RespondToModel when a file that a call writes has changed since it was read."""
-    reads = services.reads
-    if not reads:
-        return
-    for path in paths:
-        stamp = reads.get(path)
-        if stamp is None or not _looks_changed(path, stamp):
-            continue
-        if stamp.sha256 is not None and await ctx.in_thread(hash_file, path) == stamp.sha256:
-            continue  # touched, or written anew with the same content
-        raise RespondToModel(
-            f"stale_file: {path} has changed since you last read it, and nothing was written. "
-            "Read it again, then repeat the change if it is still right."
-        )
-
-
 def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
     """Raise RespondToModel when a judged path now leads through a link to another file."""
     for path in paths:
@@ -154,36 +132,15 @@ def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
             )
 
 
-def _looks_changed(path: str, stamp: ReadStamp) -> bool:
-    try:
-        now = os.stat(path)
-    except OSError:
-        return False  # gone: the tool reports that itself
-    return (now.st_size, now.st_mtime_ns, now.st_ino) != (stamp.size, stamp.mtime_ns, stamp.inode)
-
-
-def note_written(hashes: Mapping[str, str | None], services: Services) -> None:
-    """Record the session's own writes, which do not make a file stale."""
-    for path, sha256 in hashes.items():
-        if path not in services.reads:
-            continue
-        try:
-            now = os.stat(path)
-        except OSError:
-            del services.reads[path]
-        else:
-            services.reads[path] = ReadStamp(now.st_size, now.st_mtime_ns, now.st_ino, sha256)
-
-
 _QUICK_HASH = 8 << 20
 
 
 async def attempt_hashed(walk: Walk, call: ResolvedCall) -> ToolOutput:
     """Run the tool, with a hash of each written file before and after."""
     paths = call.effects.writes
-    services = walk.gate.services
+    files_read = walk.session.files_read
     # Again: the approval may have taken a long time.
-    await refuse_stale(paths, call.ctx, services)
+    await files_read.refuse_stale(paths, call.ctx)
     refuse_moved(paths, call.ctx)
     before = await call.ctx.in_thread(_hash_all, paths)
     try:
@@ -195,7 +152,7 @@ async def attempt_hashed(walk: Walk, call: ResolvedCall) -> ToolOutput:
     after = await call.ctx.in_thread(_hash_all, paths)
     walk.files = _changes(before, after)
     if output.success is not False:
-        note_written(after, services)
+        files_read.note_written(after)
     return output
 
 

@@ -11,13 +11,13 @@ from toolrest.errors import ToolCallError
 from toolrest.gate.approval.request import Choice
 from toolrest.gate.call.judge import judge_call
 from toolrest.gate.call.understand import ResolvedCall, canonical_effects, fingerprint_of, route
-from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Context
 from toolrest.items import CallItem
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
+    from toolrest.gate.session import Session
 
 
 class Explanation(Struct, frozen=True):
@@ -46,33 +46,33 @@ class Explanation(Struct, frozen=True):
         }
 
 
-def explain(gate: Gate, item: CallItem) -> Explanation:
+def explain(session: Session, item: CallItem) -> Explanation:
     """Take a call as far as its decision, without hooks and without looking at files."""
     name = item.name
     try:
-        found = route(item, gate.registry)
+        found = route(item, session.registry, session.servers)
         name = found.tool.name
-        ctx = Context(gate.services, "explain", name, "explain")
+        ctx = Context(session, "explain", name, "explain")
         args = found.decode().args
         effects = canonical_effects(found.tool.effects(args, ctx), ctx)
         call = ResolvedCall(found.tool, args, ctx, effects, found.tool.level(effects))
-        decision = judge_call(gate, call, fingerprint_of(found))
-        decision = gate.services.mode_limit.judge(call, decision)
+        decision = judge_call(session, call, fingerprint_of(found))
+        decision = session.mode.judge(call, decision)
     except ToolCallError as error:
         return Explanation(name, Answer.DENY, error.kind, error.message, "none")
     return Explanation(
         name,
         decision.verdict,
         decision.rule,
-        gate.services.redactor.redact(decision.reason),
+        session.redactor.redact(decision.reason),
         call.risk.label,
         decision.leaves,
         effects,
-        _choices(gate, call, decision),
+        _choices(session, call, decision),
     )
 
 
-def _choices(gate: Gate, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
+def _choices(session: Session, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
     if decision.verdict != Answer.ASK:
         return ()
-    return gate.services.memory.choices(decision, decision.keys or (), call.risk)
+    return session.memory.choices(decision, decision.keys or (), call.risk)

@@ -11,7 +11,8 @@ from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
-    from toolrest.gate.call.walk import Gate, Walk
+    from toolrest.gate.call.walk import Walk
+    from toolrest.gate.session import Session
     from toolrest.policy.rules.overrides import OverrideMatch
 
 _BORDERS = ("critical", "unread", "leave", "refused")
@@ -20,44 +21,48 @@ _BORDERS = ("critical", "unread", "leave", "refused")
 
 def decide(walk: Walk, call: ResolvedCall) -> Decision:
     """The decision on a call, after the loop check, taint, hooks and the session's mode."""
-    gate = walk.gate
+    session = walk.session
     if not call.tool.polling:
         refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.effects.mutating)
         if refusal is not None:
             walk.looping = True
             return Decision(Answer.DENY, "loop", refusal)
-    decision = judge_call(gate, call, walk.fingerprint)
-    if gate.services.taint.external:
-        decision = gate.services.taint.judge(call, decision, gate.decider.mode)
-    if gate.hooks is not None:
-        decision = gate.hooks.decided(walk, call, decision)
-    return gate.services.mode_limit.judge(call, decision)
+    decision = judge_call(session, call, walk.fingerprint)
+    if session.taint.external:
+        decision = session.taint.judge(call, decision, session.decider.mode)
+    if session.hooks is not None:
+        decision = session.hooks.decided(walk, call, decision)
+    return session.mode.judge(call, decision)
 
 
-def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
+def judge_call(session: Session, call: ResolvedCall, fingerprint: str) -> Decision:
     """The decision on a call that was understood."""
     decision = None
     if call.tool.decides:
         decision = call.tool.decide(call.args, call.effects, call.ctx)
     if decision is None:
-        decision = gate.decider.decide(call.effects, call.risk)
-        if decision.verdict == Answer.ASK and _was_passed(gate, call):
+        decision = session.decider.decide(call.effects, call.risk)
+        if decision.verdict == Answer.ASK and _was_passed(session, call):
             decision = Decision(Answer.ALLOW, "host.tool")
-    overrides = gate.decider.overrides
+    overrides = session.decider.overrides
     if overrides is not None and decision.verdict != Answer.DENY:
         server = call.tool.mcp[0] if call.tool.mcp else None
         override = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
         if override is not None:
-            decision = _overridden(decision, override, gate.decider.mode)
+            decision = _overridden(decision, override, session.decider.mode)
     return (
-        _recalled(gate, call, decision, fingerprint) if decision.verdict == Answer.ASK else decision
+        _recalled(session, call, decision, fingerprint)
+        if decision.verdict == Answer.ASK
+        else decision
     )
 
 
-def _was_passed(gate: Gate, call: ResolvedCall) -> bool:
+def _was_passed(session: Session, call: ResolvedCall) -> bool:
     """Whether the host program passed this tool, which approves what declares no effects."""
     tool = call.tool
-    return tool in gate.registry.approved and tool.undeclared and gate.decider.mode != "strict"
+    return (
+        tool in session.registry.approved and tool.undeclared and session.decider.mode != "strict"
+    )
 
 
 def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decision:
@@ -80,12 +85,14 @@ def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decis
     return replace(decision, verdict=Answer.ASK, rule=setting, reason=f'{setting} = "ask"')
 
 
-def _recalled(gate: Gate, call: ResolvedCall, decision: Decision, fingerprint: str) -> Decision:
+def _recalled(
+    session: Session, call: ResolvedCall, decision: Decision, fingerprint: str
+) -> Decision:
     """Allow a call that an earlier approval or grant covers."""
     if decision.keys is not None:
         return decision
     from toolrest.gate.approval.memory import needs_of
 
     needs = needs_of(call.effects, call.tool, fingerprint, leaves=decision.leaves)
-    recalled = gate.services.memory.recall(decision, needs, call.ctx.cwd)
+    recalled = session.memory.recall(decision, needs, call.ctx.cwd)
     return replace(recalled, keys=tuple(needs)) if recalled is decision else recalled

@@ -22,7 +22,7 @@ Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
     """Emit the begin of a call, with the arguments that its tool does not know."""
     tool = walk.tool
-    walk.gate.services.bus.emit(
+    walk.session.bus.emit(
         ToolCallBegin(
             call_id=walk.call_id,
             tool=walk.name,
@@ -39,7 +39,7 @@ def emit_decision(
     walk: Walk, call: ResolvedCall, decision: Decision, source: Source = "policy"
 ) -> None:
     """Emit the decision on a call and its source."""
-    walk.gate.services.bus.emit(
+    walk.session.bus.emit(
         ToolCallDecision(
             call_id=walk.call_id,
             tool=call.tool.name,
@@ -60,8 +60,8 @@ def emit_decision(
 
 def emit_refusal(walk: Walk, error: ToolCallError) -> None:
     """Emit a denial for a call that failed before its decision, so that the audit log has it."""
-    services = walk.gate.services
-    services.bus.emit(
+    session = walk.session
+    session.bus.emit(
         ToolCallDecision(
             call_id=walk.call_id,
             tool=walk.name,
@@ -70,7 +70,7 @@ def emit_refusal(walk: Walk, error: ToolCallError) -> None:
             verdict=Answer.DENY,
             rule=error.kind,
             risk="none",
-            reason=services.redactor.redact(error.message),
+            reason=session.redactor.redact(error.message),
             turn_id=walk.turn.id,
         )
     )
@@ -78,10 +78,10 @@ def emit_refusal(walk: Walk, error: ToolCallError) -> None:
 
 def emit_end(walk: Walk, limited: Limited) -> None:
     """Emit the end of a call, with its output."""
-    services = walk.gate.services
+    session = walk.session
     output = limited.output
     failure = output.failure
-    services.bus.emit(
+    session.bus.emit(
         ToolCallEnd(
             call_id=walk.call_id,
             tool=walk.name,
@@ -89,7 +89,7 @@ def emit_end(walk: Walk, limited: Limited) -> None:
             failure=failure.kind if failure else None,
             duration=monotonic() - walk.started,
             bytes=limited.total_bytes,
-            output=services.redactor.redact(output.text) if output.secrets else output.text,
+            output=session.redactor.redact(output.text) if output.secrets else output.text,
             truncated=limited.truncated,
             spill=limited.spill,
             exit_code=output.metadata.get("exit_code"),
@@ -108,7 +108,7 @@ def _raw_arguments(walk: Walk) -> str:
         value = getattr(walk.item, name, None)
         if value is not None:
             text = value if isinstance(value, str) else _json(value)
-            return walk.gate.services.redactor.redact(text)
+            return walk.session.redactor.redact(text)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The scheduler: when a call may run, by its effects.
+"""The scheduler: whether there may be one more call, and when it may run, by its effects.
 
 A call waits for every earlier call that it conflicts with and for nothing else, so readers run
 together, writers of one path run in call order, exclusive calls run alone, and nothing that
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from heapq import heappop, heappush
 
+from toolrest.errors import Rejected
 from toolrest.policy.effects import Effects
 
 
@@ -41,6 +42,24 @@ class Ticket:
 
     def __lt__(self, other: Ticket) -> bool:
         return self._number < other._number
+
+
+class Quota:
+    """The calls that a session has made, and the most that it may make."""
+
+    __slots__ = ("_made", "_most")
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._made = 0
+
+    def take(self) -> None:
+        """Count one more call; Rejected where it is one too many."""
+        self._made += 1
+        if self._most is not None and self._made > self._most:
+            raise Rejected(
+                f"not run: this session may make {self._most} tool calls (max_calls_per_session)"
+            )
 
 
 class Scheduler:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from toolrest.answer import Answer
 from toolrest.errors import Rejected
-from toolrest.gate.call.attempt import refuse_stale, run_decided
+from toolrest.gate.call.attempt import run_decided
 from toolrest.gate.call.judge import decide
 from toolrest.gate.call.report import emit_decision
 from toolrest.gate.call.understand import ResolvedCall, canonical_effects
@@ -30,8 +30,8 @@ _MOST_CHANGES = 3
 
 async def run_hooks(walk: Walk, call: ResolvedCall) -> None:
     """Run PreToolUse hooks: they deny the call, or change its arguments."""
-    if walk.gate.hooks is not None:
-        walk.call = await walk.gate.hooks.before(walk, call)
+    if walk.session.hooks is not None:
+        walk.call = await walk.session.hooks.before(walk, call)
 
 
 async def wait_for_turn(walk: Walk, call: ResolvedCall) -> None:
@@ -49,7 +49,7 @@ async def refuse_after_abort(walk: Walk, call: ResolvedCall) -> None:
 async def refuse_stale_files(walk: Walk, call: ResolvedCall) -> None:
     """Refuse to write a file that has changed since the model read it."""
     if call.effects.writes:
-        await refuse_stale(call.effects.writes, call.ctx, walk.gate.services)
+        await walk.session.files_read.refuse_stale(call.effects.writes, call.ctx)
 
 
 async def prepare(walk: Walk, call: ResolvedCall) -> None:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
-from toolrest.gate.call.walk import Gate, Walk
-from toolrest.gate.decision.repeated_calls import LoopWatch
+from toolrest.gate.call.walk import Walk
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.items import Answered, CallItem, ToolOutput
-from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
+    from toolrest.gate.decision.repeated_calls import LoopWatch
+    from toolrest.gate.session import Session
+    from toolrest.policy.effects import Effects
 
 
 class RunningCall:
@@ -93,33 +94,37 @@ class RunningCall:
                 await self._waiter()
 
 
-class CallTurn:
+class Turn:
     """Calls that belong together. Use it as `async with rest.turn() as turn`.
 
     `before_mutation` is awaited once, before the first call of the turn that may change
-    something, and `commit` before every such call; readers never wait for them.
+    something, and `commit` before every such call; readers never wait for them. `prompt` is the
+    user's message that the turn answers, for the list of what can be undone.
     """
 
     def __init__(
         self,
-        gate: Gate,
+        session: Session,
         before_mutation: Callable[[], Awaitable[None]] | None = None,
         commit: Callable[[], Awaitable[None]] | None = None,
         loops: LoopWatch | None = None,
+        prompt: str = "",
     ) -> None:
-        gate.turns_made += 1
-        self.id = f"turn-{gate.turns_made}"
+        self.id = f"turn-{next(session.turn_numbers)}"
         self.failure: Fatal | None = None
-        self.loops = loops or gate.loops
-        self._gate = gate
+        self.loops = loops or session.loops
+        self.state: dict[str, Any] = {}
+        """What tools keep as long as the turn."""
+        self._session = session
+        self._prompt = prompt
+        self._undo = None if session.undo is None else session.undo.turn(self.id)
         self._calls: list[RunningCall] = []
         self._by_id: dict[str, list[RunningCall]] = {}
         self._prepare = before_mutation
         self._commit = commit
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
-        self.left_behind = False
-        """Whether a thread of one of its calls was given up, and may still change something."""
+        self._left_behind = False
         self.reaches_all = False
         """Whether calls also reach tools that are not offered: the host program makes them."""
         self.has_neighbours = False
@@ -130,9 +135,18 @@ class CallTurn:
         self.reaches_all = True
         return self
 
+    def beside_others(self) -> Self:
+        """The turn, where other agents' turns run beside it: none waits while its user decides."""
+        self.has_neighbours = True
+        return self
+
+    def leave_behind(self) -> None:
+        """Record that a thread of a call was given up, and may still change something."""
+        self._left_behind = True
+
     async def __aenter__(self) -> Self:
-        self._gate.services.bus.bind()
-        self._gate.services.bus.emit(TurnStarted(turn_id=self.id))
+        self._session.bus.bind()
+        self._session.bus.emit(TurnStarted(turn_id=self.id))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -143,8 +157,11 @@ class CallTurn:
                 await self.answers()
         finally:
             await self._settle()
-            await self.after_calls()
-            self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
+            if self._undo is not None:
+                if self._left_behind:
+                    self._undo.give_up()
+                await self._undo.after()
+            self._session.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
 
     async def _settle(self) -> None:
         """Abort and await all calls: nothing of a turn outlives it."""
@@ -166,9 +183,9 @@ class CallTurn:
 
     def start(self, item: CallItem) -> RunningCall:
         """Start a call now; it waits by itself for calls it conflicts with."""
-        self._gate.services.bus.bind()
+        self._session.bus.bind()
         call_id = item.call_id or ""
-        walk = Walk(self._gate, item, self, call_id)
+        walk = Walk(self._session, item, self, call_id)
         walk.refused = self.failure
         running = RunningCall(item, walk)
         self._calls.append(running)
@@ -199,19 +216,39 @@ class CallTurn:
         if self.failure is None:
             self.failure = error
 
-    async def after_calls(self) -> None:
-        """Hook for subclasses: once per turn, after its last call and before `TurnEnded`."""
-
     @contextlib.contextmanager
     def mutating(self, call: ResolvedCall) -> Iterator[None]:
-        """Hook for subclasses: around a call while it runs that may change something."""
-        yield
+        """Note when a call runs that may change something: undo keeps what others write."""
+        if self._undo is None:
+            yield
+            return
+        try:
+            with self._undo.calling():
+                yield
+        finally:
+            if not self._ends_with_its_call(call):
+                self._undo.give_up()
 
-    async def before_mutation(self, effects: Effects, label: str = "") -> None:
-        """Prepare for a mutating call: readers never wait for this.
+    def _ends_with_its_call(self, call: ResolvedCall) -> bool:
+        effects, runner = call.effects, self._session.runner.made
+        if effects.calls or effects.is_unknown or self._session.hooks is not None:
+            return False
+        if runner is None:
+            return not effects.runs
+        if effects.runs and (call.ctx.outside or not effects.confined):
+            return False
+        # What a container or a virtual machine writes may come late, or by another clock.
+        if effects.runs and (runner.confinement.backend or runner.confinement.external):
+            return False
+        return not runner.sessions.list()
+
+    async def before_mutation(self, effects: Effects, label: str) -> None:
+        """Save the workspace and prepare for a mutating call: readers never wait for this.
 
         The turn's own `before_mutation` runs once, before the first of them.
         """
+        if self._undo is not None:
+            await self._undo.before(effects, f"{self._prompt} | {label}" if self._prompt else label)
         if self._commit is not None:
             await self._commit()
         if self._prepare is None:
@@ -219,3 +256,13 @@ class CallTurn:
         if self._prepared is None:
             self._prepared = asyncio.ensure_future(self._prepare())
         await asyncio.shield(self._prepared)
+
+    async def answer(self, reply: Any) -> list[Any]:
+        """Run every tool call in a reply; the items to send back, in call order.
+
+        Of a stream (or a list of its events) the model's own message comes first. TypeError for
+        what is no reply.
+        """
+        calls, written = await self._session.replies()(reply)
+        started = [self.start(item) for item in calls]
+        return written([Answered(call.item, await call.output()) for call in started])

@@ -33,6 +33,7 @@ from toolrest.policy.effects import Effects
 from toolrest.policy.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from toolrest.agent.mcp.setup import McpServers
     from toolrest.gate.context import Context
     from toolrest.policy.effects import Risk
 
@@ -61,12 +62,12 @@ class Route(Struct):
         return Route(self.tool, text, freeform=True)
 
 
-def route(item: CallItem, registry: Registry) -> Route:
+def route(item: CallItem, registry: Registry, servers: McpServers | None = None) -> Route:
     """Find the tool; RespondToModel when there is none or it takes another kind of payload."""
     if isinstance(item, FunctionCall):
-        return _function(item, registry)
+        return _function(item, registry, servers)
     if isinstance(item, CustomToolCall):
-        return _custom(item, registry)
+        return _custom(item, registry, servers)
     if isinstance(item, MalformedCall):
         raise RespondToModel(item.problem, kind="input_invalid")
     if isinstance(item, LocalShellCall):
@@ -79,14 +80,14 @@ def route(item: CallItem, registry: Registry) -> Route:
         values = {"query": item.query}
     tool = registry.get(item.name)
     if tool is None:
-        raise _unknown(item.name, registry, "unsupported call")
+        raise _unknown(item.name, registry, servers, "unsupported call")
     return Route(tool, arguments.as_json_text(values))
 
 
-def _function(item: FunctionCall, registry: Registry) -> Route:
+def _function(item: FunctionCall, registry: Registry, servers: McpServers | None) -> Route:
     tool = registry.get(item.name, item.namespace)
     if tool is None:
-        raise _unknown(item.name, registry, "unsupported call", item.namespace)
+        raise _unknown(item.name, registry, servers, "unsupported call", item.namespace)
     if tool.kind != "custom" or tool.takes_any_payload:
         return Route(tool, arguments.as_json_text(_own_names(item, tool)))
     value = arguments.parse_object(item.arguments)
@@ -110,10 +111,10 @@ def _own_names(item: FunctionCall, tool: Tool) -> str | Mapping[str, Any]:
     return {name if own.get(name) in value else own.get(name, name): value[name] for name in value}
 
 
-def _custom(item: CustomToolCall, registry: Registry) -> Route:
+def _custom(item: CustomToolCall, registry: Registry, servers: McpServers | None) -> Route:
     tool = registry.get(item.name)
     if tool is None:
-        raise _unknown(item.name, registry, "unsupported custom tool call")
+        raise _unknown(item.name, registry, servers, "unsupported custom tool call")
     if tool.kind != "custom" and not tool.takes_any_payload:
         raise RespondToModel(
             f"tool {item.name} invoked with incompatible payload: it takes JSON arguments "
@@ -132,14 +133,18 @@ def _shell_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(
-    name: str, registry: Registry, phrase: str, namespace: str | None = None
+    name: str,
+    registry: Registry,
+    servers: McpServers | None,
+    phrase: str,
+    namespace: str | None = None,
 ) -> RespondToModel:
     reason = registry.reason(name)
     if reason is not None:
         hint = f" (the tool is set aside: {reason})"
     elif namespace and registry.get(name) is not None:
         hint = f" (there is no {name} in the namespace {namespace}; call it without a namespace)"
-    elif why := registry.explain(name):
+    elif servers is not None and (why := servers.explain(name)):
         hint = f" ({why})"
     else:
         near = registry.nearest(name)

@@ -17,9 +17,7 @@ from msgspec import Struct, field
 
 from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
 from toolrest.gate.call.attempt import LEFT_BEHIND, timed_out
-from toolrest.gate.call.deadlines import Deadline, Deadlines
 from toolrest.gate.call.report import emit_begin, emit_end, emit_refusal
-from toolrest.gate.call.schedule import Scheduler, Ticket
 from toolrest.gate.call.steps import take_steps
 from toolrest.gate.call.understand import (
     ResolvedCall,
@@ -31,50 +29,26 @@ from toolrest.gate.call.understand import (
     route,
     with_repair_note,
 )
-from toolrest.gate.context import Context, Services
-from toolrest.gate.decision.decide import Decider, Decision
-from toolrest.gate.decision.repeated_calls import LoopWatch
-from toolrest.gate.output.limiter import Limited, Limiter
+from toolrest.gate.context import Context
+from toolrest.gate.output.limiter import Limited
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool.arguments import Decoded
-from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Tool
 from toolrest.items import CallItem, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:
     from toolrest.events import FileChange
-    from toolrest.gate.call.turn import CallTurn
-    from toolrest.gate.decision.mode_limit import ModeLimit
-    from toolrest.gate.hooks.around_call import HookedWalks
+    from toolrest.gate.call.deadlines import Deadline
+    from toolrest.gate.call.schedule import Ticket
+    from toolrest.gate.call.turn import Turn
+    from toolrest.gate.decision.decide import Decision
     from toolrest.gate.hooks.hooks import Hooked
+    from toolrest.gate.session import Session
 
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
 _LONG = 1 << 13
-
-
-class Gate(Struct):
-    """The parts that every call of one session passes through."""
-
-    services: Services
-    registry: Registry
-    decider: Decider
-    limiter: Limiter
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    loops: LoopWatch = field(default_factory=LoopWatch)
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    default_timeout: float | None = None
-    max_calls: int | None = None
-    calls_made: int = 0
-    turns_made: int = 0
-    sync_soon: Callable[[], None] | None = None
-    """Starts writing the audit log's decisions to disk."""
-    hooks: HookedWalks | None = None
-
-    def share_mode(self, limit: ModeLimit) -> None:
-        """Obey the mode of another session, as it is and as it will be."""
-        self.services.mode_limit = self.decider.limit = limit
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -84,9 +58,9 @@ def _nowhere(output: ToolOutput) -> None:
 class Walk(Struct):
     """One call on its way. Its fields are what later steps and the final event need."""
 
-    gate: Gate
+    session: Session
     item: CallItem
-    turn: CallTurn
+    turn: Turn
     call_id: str
     started: float = field(default_factory=monotonic)
     tool: Tool | None = None
@@ -137,7 +111,7 @@ class Walk(Struct):
     async def run(self) -> None:
         """Take the call through the gate and deliver its one output."""
         outer = _current.get()
-        self.parent = outer if outer is not None and outer.gate is self.gate else None
+        self.parent = outer if outer is not None and outer.session is self.session else None
         token = _current.set(self)
         try:
             self.call = await self._enter()
@@ -157,8 +131,8 @@ class Walk(Struct):
             output = ToolOutput.error(f"{self.name} failed: {_described(error)}")
         finally:
             _current.reset(token)
-        if self.gate.hooks is not None:
-            output = await self.gate.hooks.after(self, output)
+        if self.session.hooks is not None:
+            output = await self.session.hooks.after(self, output)
         self.deliver(self.end(output))
 
     def _cancelled(self) -> ToolOutput:
@@ -186,7 +160,6 @@ class Walk(Struct):
     # 1: which tool, which arguments, what will it touch
 
     async def _enter(self) -> ResolvedCall:
-        gate = self.gate
         unknown: tuple[str, ...] = ()
         try:
             self._count()
@@ -200,7 +173,7 @@ class Walk(Struct):
         tool, args = found.tool, decoded.args
         if self._takes_long(tool) and not self.is_part_of_another():
             # Its place in the queue is taken before; a call of that size runs alone.
-            self.ticket = gate.scheduler.enter(Effects.unknown())
+            self.ticket = self.session.scheduler.enter(Effects.unknown())
         ctx = self._context(tool)
         return self._resolved(tool, args, ctx, await self.find_effects(tool, args, ctx))
 
@@ -211,9 +184,9 @@ class Walk(Struct):
         return self._resolved(tool, args, ctx, await self.find_effects(tool, args, ctx))
 
     def _routed(self) -> Route:
-        registry = self.gate.registry
-        found = route(self.item, registry)
-        if not (self.turn.reaches_all or registry.offers(found.tool)):
+        session = self.session
+        found = route(self.item, session.registry, session.servers)
+        if not (self.turn.reaches_all or session.registry.offers(found.tool)):
             raise not_offered(self.item.name)
         return found
 
@@ -228,12 +201,12 @@ class Walk(Struct):
 
     def _decode(self, found: Route) -> Decoded:
         self.route, self.tool = found, found.tool
-        self.arguments = self.gate.services.redactor.redact(found.text)
+        self.arguments = self.session.redactor.redact(found.text)
         self.fingerprint = fingerprint_of(found)
         return found.decode()
 
     def _context(self, tool: Tool) -> Context:
-        self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
+        self.ctx = Context(self.session, self.call_id, tool.name, self.turn.id, self.turn.state)
         return self.ctx
 
     def _resolved(self, tool: Tool, args: Any, ctx: Context, effects: Effects) -> ResolvedCall:
@@ -251,15 +224,9 @@ class Walk(Struct):
         return self._resolved(found.tool, args, ctx, found.tool.effects(args, ctx))
 
     def _count(self) -> None:
-        gate = self.gate
         if self.refused is not None:
             raise Rejected(f"not run: the turn has failed: {self.refused}", kind="fatal")
-        gate.calls_made += 1
-        if gate.max_calls is not None and gate.calls_made > gate.max_calls:
-            raise Rejected(
-                f"not run: this session may make {gate.max_calls} tool calls "
-                "(max_calls_per_session)"
-            )
+        self.session.quota.take()
 
     # 2: whether and when, in steps.py
 
@@ -267,13 +234,13 @@ class Walk(Struct):
         """Wait for the scheduler: calls that conflict run one after the other, in call order."""
         if not self.is_part_of_another():
             if self.ticket is None:
-                self.ticket = self.gate.scheduler.enter(effects)
-            await self.gate.scheduler.wait(self.ticket)
+                self.ticket = self.session.scheduler.enter(effects)
+            await self.session.scheduler.wait(self.ticket)
 
     def give_up_place(self) -> None:
         """Let others run; the place that is taken next is behind them."""
         if self.ticket is not None:
-            self.gate.scheduler.release(self.ticket)
+            self.session.scheduler.release(self.ticket)
             self.ticket = None
 
     async def _finished(self, output: ToolOutput) -> ToolOutput:
@@ -328,9 +295,9 @@ class Walk(Struct):
         if self.ctx is not None:
             self.ctx.close()
         if self.ran is not None:
-            self.gate.services.taint.note(self.ran, output)
+            self.session.taint.note(self.ran, output)
         if self.ticket is not None:
-            self.gate.scheduler.release(self.ticket)
+            self.session.scheduler.release(self.ticket)
         try:
             if getattr(self.item, "repaired", ()):
                 output = with_repair_note(self.item, output)
@@ -339,7 +306,7 @@ class Walk(Struct):
             limited = Limited(self.fatal(error), False, 0, None)
         if output.secrets:
             # The model has read them; redact them from every later event and file.
-            self.gate.services.redactor.learn(output.secrets)
+            self.session.redactor.learn(output.secrets)
         try:
             emit_end(self, limited)
         except AuditError as error:
@@ -351,7 +318,7 @@ class Walk(Struct):
         tool = self.tool
         if tool is not None and self.fingerprint and not tool.polling and not self.looping:
             output = self.turn.loops.watch(output, self.fingerprint, mutating=self.effects.mutating)
-        return self.gate.limiter.apply(
+        return self.session.limiter.apply(
             output,
             call_id=self.call_id,
             tool=self.name,

@@ -10,26 +10,26 @@ from toolrest.errors import ToolrestError
 from toolrest.gate.call.ask import request_for
 from toolrest.gate.call.judge import decide
 from toolrest.gate.call.steps import prepare
-from toolrest.gate.call.turn import CallTurn
+from toolrest.gate.call.turn import Turn
 from toolrest.gate.call.walk import Walk
 from toolrest.gate.threads import Abandoned
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest
-    from toolrest.gate.call.walk import Gate
+    from toolrest.gate.session import Session
     from toolrest.items import CallItem
 
 _log = logging.getLogger("toolrest")
 
 
-async def would_ask(gate: Gate, item: CallItem, *, of_host: bool) -> ApprovalRequest | None:
+async def would_ask(session: Session, item: CallItem, *, of_host: bool) -> ApprovalRequest | None:
     """The approval request that a call would make as things are now.
 
     None when it would be run unasked, or refused. Nothing is run, asked or announced, and hooks
     are not consulted.
     """
-    turn = CallTurn(gate)
-    walk = Walk(gate, item, turn.of_host() if of_host else turn, item.call_id or "")
+    turn = Turn(session)
+    walk = Walk(session, item, turn.of_host() if of_host else turn, item.call_id or "")
     try:
         call = walk.call = await walk.look()
         await prepare(walk, call)

@@ -28,6 +28,10 @@ class ModeLimit(Struct):
 
     name: ModeName = "auto"
 
+    def choose(self, name: ModeName) -> None:
+        """Go into a mode; it counts from the next decision on."""
+        self.name = name
+
     def policy(self, own: Mode) -> Mode:
         """The approval policy in this mode, given that of the settings."""
         return "untrusted" if self.name == "ask" and own in _EASED else own

@@ -29,6 +29,11 @@ class Taint(Struct):
     """The tool that first returned external content."""
     private: bool = False
 
+    def note_external(self, source: str) -> None:
+        """Record that the session has read external content."""
+        if self.enabled:
+            self.external = self.external or source
+
     def note(self, call: ResolvedCall, output: ToolOutput) -> None:
         """Record whether a call that ran returned external content or read private files."""
         if not self.enabled or (self.external and self.private):

@@ -115,7 +115,7 @@ class HookedWalks:
         """The policy's decision after the PreToolUse hooks' answers."""
         if walk.hooked is None:
             return decision
-        return applied(decision, walk.hooked, call.risk, walk.gate.services.approval_policy)
+        return applied(decision, walk.hooked, call.risk, walk.session.approval_policy)
 
     async def after(self, walk: Walk, output: ToolOutput) -> ToolOutput:
         """The output after PostToolUse hooks, which run if the tool itself was started."""
@@ -199,7 +199,7 @@ def _names(call: ResolvedCall) -> tuple[str, ...]:
 
 
 def _response(walk: Walk, output: ToolOutput) -> JSONObject:
-    text = walk.gate.services.redactor.redact(output.text)
+    text = walk.session.redactor.redact(output.text)
     if output.secrets:
         text = Redactor(output.secrets).redact(text)
     failure = output.failure

@@ -93,6 +93,7 @@ class Limiter:
         spill: Spill | None = None,
         redactor: Redactor | None = None,
     ) -> None:
+        self._of_family = limit or DEFAULT_LIMIT
         self.limit = DEFAULT_LIMIT if limit is None else limit.for_history()
         self._chars = chars
         self._by_tool = dict(by_tool or {})
@@ -150,6 +151,10 @@ class Limiter:
             spill=self._spill,
             hint=f"{tool}-{call_id}",
         )
+
+    def shown(self, tool: str) -> Limit:
+        """The limit of an output that the model is shown."""
+        return self.limit_of(tool) or self._of_family
 
     def limit_of(self, tool: str) -> Limit | None:
         """The limit that the settings have for a tool's outputs; None where they have none."""

@@ -43,26 +43,28 @@ def key_of(tool: Tool) -> RawName:
 class Registry:
     """Names to tools. What is listed is sorted, so that prompts stay byte-identical."""
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[Tool] = (), offers: Callable[[Tool], bool] | None = None
+    ) -> None:
         self._tools: dict[RawName, Tool] = {}
         self._aliases: dict[str, RawName] = {}
         self._map: NameMap | None = None
         self._found: dict[str, Tool] = {}
         self._set_aside: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
-        self.offers: Callable[[Tool], bool] = _everything
+        self.offers = offers or _everything
         """Whether a tool that is offered by itself is offered in this session."""
         self.approved: set[Tool] = set()
         """Tools that the host program passed; without declared effects they are not asked about."""
         self.version = 0
         """Changes whenever what is offered may have changed."""
-        self.explain: Callable[[str], str | None] = _no_reason
-        """Why a name has no tool now, if that is known (a server is still starting)."""
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool, *, override: bool = False) -> None:
+    def add(self, tool: Tool, *, override: bool = False, approved: bool = False) -> None:
         """Register a tool; taking the name of another needs `override`.
+
+        `approved`: the host program passed it, which approves what declares no effects.
 
         Taking an alias takes only that: its tool stays. Taking a tool's own name takes its place,
         so its other aliases then mean the new tool.
@@ -82,6 +84,8 @@ class Registry:
             self._aliases.pop(key, None)
         for alias in tool.aliases:
             self._aliases.setdefault(alias, key)
+        if approved:
+            self.approved.add(tool)
 
     def remove(self, name: str | Tool) -> None:
         """Take a tool out: its name, its aliases, its handler."""
@@ -137,8 +141,17 @@ class Registry:
         """The tool itself, loaded on first use."""
         tool = self._tools[key]
         if isinstance(tool, LazyTool):
+            offered = tool.offered
             tool = self._tools[key] = tool.load()
+            tool.offered = offered
         return tool
+
+    def offer(self, group: Group) -> None:
+        """Offer the tools of a group that were only known so far."""
+        for tool in self._tools.values():
+            if tool.group == group:
+                tool.offered = True
+        self._forget()
 
     def _forget(self) -> None:
         self.version += 1
@@ -191,7 +204,3 @@ class Registry:
 def _everything(_tool: Tool) -> bool:
     """Offer every tool."""
     return True
-
-
-def _no_reason(_name: str) -> None:
-    """No reason for an unknown name."""

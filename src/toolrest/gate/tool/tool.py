@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
+    from toolrest.gate.session import Ground
     from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.name_risk import NameRisk
 
@@ -141,8 +142,8 @@ class Tool:
     """The same conditions for offering it to models."""
 
     @classmethod
-    def build(cls, parts: Any) -> Tool:
-        """The tool for a session with these parts (`tools/catalog.ToolParts`)."""
+    def build(cls, ground: Ground) -> Tool:
+        """The tool for a session."""
         return cls()
 
     may_escalate: bool = True

@@ -194,7 +194,7 @@ class EditorAgent:
             return PromptResponse(stop_reason="cancelled" if done.stopped else "end_turn")
         if done is not None:
             prompt = [text_block(done.prompt), *prompt[1:]]
-        updates = Updates(session.rest.gate.services.files.cwd)
+        updates = Updates(session.rest.session.files.cwd)
         queue: asyncio.Queue[Any] = asyncio.Queue()
         stop = session.rest.subscribe(queue.put_nowait)
         sending = asyncio.ensure_future(self._send_updates(session_id, updates, queue))
@@ -321,7 +321,7 @@ class EditorAgent:
             return None
         options = permission.options(request)
         session = self._sessions.get(session_id)
-        found = None if session is None else session.rest.gate.registry.get(request.tool)
+        found = None if session is None else session.rest.session.registry.get(request.tool)
         answer = await self._connected.request_permission(
             session_id=session_id,
             tool_call=permission.tool_call(request, None if found is None else found.icon),

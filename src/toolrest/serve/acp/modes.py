@@ -43,7 +43,7 @@ def change(session: AgentSession, wanted: str) -> None:
     name = next((name for name in offered if name == wanted), None)
     if name is None:
         raise RequestError.invalid_params({"modeId": f"the modes are: {', '.join(offered)}"})
-    session.rest.gate.services.mode_limit.name = name
+    session.rest.session.mode.choose(name)
     session.journal.write("event_msg", {"type": _EVENT, "mode": name})
 
 
@@ -55,7 +55,7 @@ def restore(session: AgentSession) -> None:
             wanted = line[1].get("mode")
             for name in _offered(session):
                 if name == wanted:
-                    session.rest.gate.services.mode_limit.name = name
+                    session.rest.session.mode.choose(name)
 
 
 def _offered(session: AgentSession) -> list[ModeName]:
@@ -69,5 +69,5 @@ def _offered(session: AgentSession) -> list[ModeName]:
 
 def _current(session: AgentSession) -> ModeName:
     """The session's mode; as long as none was chosen, the one that the settings amount to."""
-    chosen, offered = session.rest.gate.services.mode_limit.name, _offered(session)
+    chosen, offered = session.rest.session.mode.name, _offered(session)
     return chosen if chosen in offered else offered[-1]

@@ -53,10 +53,10 @@ def shown(session: AgentSession) -> Iterator[Any]:
     path = session.journal.path
     lines = lines_of(path) if path is not None else ()
     items = [line[1] for line in lines if line is not None and line[0] == "response_item"]
-    registry = session.rest.gate.registry
+    registry = session.rest.session.registry
 
     def icon_of(tool: str) -> Any:
         found = registry.get(tool)
         return "other" if found is None else found.icon
 
-    return replayed(items, session.rest.gate.services.files.cwd, icon_of)
+    return replayed(items, session.rest.session.files.cwd, icon_of)

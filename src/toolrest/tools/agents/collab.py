@@ -20,9 +20,10 @@ from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.agents import events
 from toolrest.tools.agents.events import Pair, reporting
+from toolrest.tools.agents.roles import roles
 
 if TYPE_CHECKING:
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.gate.session import Ground
 
 Status: TypeAlias = "str | dict[str, str | None]"
 """`"running"`, `{"completed": "last message"}` and the others of the contract."""
@@ -78,7 +79,7 @@ class Collab(Tool):
 
         The modes that ask about anything above a read ask about this, too.
         """
-        if ctx.approval_policy in ("auto", "strict"):
+        if ctx.session.approval_policy in ("auto", "strict"):
             return None
         return Decision(Answer.ALLOW, "agents.judged_by_call")
 
@@ -101,9 +102,9 @@ class SpawnAgent(Collab):
         )
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """With the roles of the session."""
-        return cls(parts.roles or {})
+        return cls({name: role.description for name, role in roles(ground.settings).items()})
 
     class Args(Parameters, extra="ignore"):
         """Parameters."""
@@ -118,11 +119,11 @@ class SpawnAgent(Collab):
         _check_message(args.message)
         role = args.agent_type or "default"
         role = "default" if role == "general" else role
-        if role not in ctx.agents.roles:
-            known = ", ".join(ctx.agents.roles)
+        if role not in ctx.session.agents.roles:
+            known = ", ".join(ctx.session.agents.roles)
             raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
         with reporting(ctx, self.pair, prompt=args.message) as end:
-            agent_id = await ctx.agents.spawn(args.message, role)
+            agent_id = await ctx.session.agents.spawn(args.message, role)
             end.receivers, end.statuses = (agent_id,), {agent_id: "running"}
         return _dumps({"agent_id": agent_id})
 
@@ -156,7 +157,7 @@ class SendInput(Collab):
         agent_id = _checked_id(args.id)
         _check_message(args.message)
         with reporting(ctx, self.pair, (agent_id,), args.message) as end:
-            sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
+            sent = await ctx.session.agents.send(agent_id, args.message, interrupt=args.interrupt)
             end.statuses = {agent_id: "running"}
         return _dumps({"submission_id": sent})
 
@@ -196,7 +197,7 @@ class Wait(Collab):
             raise RespondToModel("timeout_ms must be greater than zero")
         seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
         with reporting(ctx, self.pair, tuple(ids)) as end:
-            found, partial = await ctx.agents.wait(ids, seconds)
+            found, partial = await ctx.session.agents.wait(ids, seconds)
             end.statuses = dict(found)
         answer: dict[str, Any] = {"status": found, "timed_out": not found}
         if partial:
@@ -243,7 +244,7 @@ class CloseAgent(OneAgent):
 
     async def turn(self, agent_id: str, ctx: Context) -> Status:
         """Close it."""
-        status: Status = await ctx.agents.close(agent_id)
+        status: Status = await ctx.session.agents.close(agent_id)
         return status
 
 
@@ -259,7 +260,7 @@ class ResumeAgent(OneAgent):
 
     async def turn(self, agent_id: str, ctx: Context) -> Status:
         """Open it."""
-        status: Status = await ctx.agents.resume(agent_id)
+        status: Status = await ctx.session.agents.resume(agent_id)
         return status
 
 

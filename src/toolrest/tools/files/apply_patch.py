@@ -18,13 +18,13 @@ from toolrest.policy.launch import Changed
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import PatchForm
+    from toolrest.gate.session import Ground
     from toolrest.patch.files.os_files import OsFiles
     from toolrest.patch.files.policy_files import PolicyFiles
     from toolrest.patch.plan import Plan, Record
     from toolrest.patch.report.changes import Change
     from toolrest.patch.request import Request
     from toolrest.patch.run import PatchOutcome
-    from toolrest.tools.catalog import ToolParts
 
 NO_CHANGES = "No changes made."
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
@@ -117,9 +117,9 @@ class ApplyPatch(Tool):
             self.grammar = Grammar("lark", GRAMMAR)
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool with the form that the model's family knows."""
-        family = parts.family
+        family = ground.config.family
         as_function = family.patch == "freeform" and family.prefer_function_tools
         return cls("function" if as_function else family.patch)
 
@@ -216,7 +216,7 @@ async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     """Verify the patch; in a mode that never asks, deny one that leaves the project."""
     ctx.memo["records"], ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
     if (
-        ctx.approval_policy in ("never", "dangerous")
+        ctx.session.approval_policy in ("never", "dangerous")
         and not request.dry_run
         and _not_ours(request.paths(cwd), ctx)
     ):
@@ -235,7 +235,7 @@ def _planned(
         return records or [], None
     try:
         with _files(ctx) as files:
-            plan = request.plan(files, cwd, ctx.legacy_encoding)
+            plan = request.plan(files, cwd, ctx.session.settings.legacy_encoding)
     except PatchError as error:
         if records is None:
             raise failed(error, request.error_prefix) from None
@@ -290,7 +290,7 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
 
     try:
         with _files(ctx) as files:
-            return request.verify(files, cwd, ctx.legacy_encoding)
+            return request.verify(files, cwd, ctx.session.settings.legacy_encoding)
     except PatchError as error:
         raise failed(error, request.error_prefix) from None
 
@@ -306,7 +306,7 @@ def fenced_diff(records: list[Record], ctx: Context) -> str:
     from toolrest.patch.report.changes import changes
 
     parts = []
-    for change in changes(records, ctx.legacy_encoding):
+    for change in changes(records, ctx.session.settings.legacy_encoding):
         parts.append(f"--- {change.path}\n+++ {change.path}\n{change.text}")
     text = "".join(parts)
     fence = "```"
@@ -331,7 +331,7 @@ def _apply(request: Request, cwd: str, ctx: Context, files: OsFiles) -> ToolOutp
 
     started = time.monotonic()
     try:
-        plan = request.plan(files, cwd, ctx.legacy_encoding)
+        plan = request.plan(files, cwd, ctx.session.settings.legacy_encoding)
     except PatchError as error:
         # Verification passed, so this problem shows only when the patch is written.
         return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
@@ -339,7 +339,8 @@ def _apply(request: Request, cwd: str, ctx: Context, files: OsFiles) -> ToolOutp
     if plan is None:
         return ToolOutput(NO_CHANGES)
     listed = {
-        change.path: change.to_event() for change in changes(plan.records, ctx.legacy_encoding)
+        change.path: change.to_event()
+        for change in changes(plan.records, ctx.session.settings.legacy_encoding)
     }
     listed = ctx.redact_json(listed)
     ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))

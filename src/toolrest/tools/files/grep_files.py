@@ -95,7 +95,9 @@ class GrepFiles(Tool):
         if counted:
             lines = [f"{path}:{count}" for path, count in found.counts()]
         else:
-            lines = await ctx.in_thread(found.lines, search.context, ctx.legacy_encoding)
+            lines = await ctx.in_thread(
+                found.lines, search.context, ctx.session.settings.legacy_encoding
+            )
         return search.output(lines, found.taken, ended, more=found.more)
 
     async def _run(

@@ -22,7 +22,7 @@ from toolrest.tools.images.pictures import format_of
 from toolrest.tools.images.view_image import show
 
 if TYPE_CHECKING:
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.gate.session import Ground
 
 DEFAULT_LIMIT = 2000
 FAILED = "failed to read file: "
@@ -90,9 +90,9 @@ class ReadFile(Tool):
         self.images = images
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool; it shows images unless view_image is switched off."""
-        return cls(images=parts.settings.include_view_image_tool)
+        return cls(images=ground.settings.tools.include_view_image_tool)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
@@ -106,7 +106,7 @@ class ReadFile(Tool):
             plan(args),
             lambda: ctx.cancelled,
             self.images,
-            ctx.legacy_encoding,
+            ctx.session.settings.legacy_encoding,
         )
         fd, status = job.open()
         try:

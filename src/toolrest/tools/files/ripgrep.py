@@ -96,7 +96,7 @@ class Ripgrep(Struct):
         ctx: Context,
     ) -> SearchEnd:
         try:
-            async with ctx.runner.searches.running(argv, cwd, env) as child:
+            async with ctx.session.runner().searches.running(argv, cwd, env) as child:
                 errors = await ctx.in_thread(self._read, child.outputs, take, lambda: ctx.cancelled)
                 if errors is None:
                     return SearchEnd(0, stopped=True)

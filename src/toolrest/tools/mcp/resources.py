@@ -59,7 +59,7 @@ class _ListTool(Tool):
             raise RespondToModel(
                 "cursor can only be used when a server is specified", fields=("cursor",)
             )
-        pool: Pool = ctx.pool
+        pool: Pool = ctx.session.pool()
         given = as_json(args, without_nulls=True)
         if server is None:
             return await _report(ctx, None, self.name, given, lambda: self._everywhere(pool))
@@ -140,7 +140,7 @@ class ReadMcpResource(Tool):
                 raise RespondToModel(
                     f"{name} must be provided", kind="input_invalid", fields=(name,)
                 )
-        pool: Pool = ctx.pool
+        pool: Pool = ctx.session.pool()
         given = as_json(args)
         return await _report(
             ctx, server, self.name, given, lambda: self._read(pool, server or "", uri or "")

@@ -98,8 +98,10 @@ class McpTool(Tool):
         if mode == "prompt":
             key = f"mcp_servers.{self.server.name}"
             reason = f"{key} wants approval of its tools"
-            if ctx.approval_policy in ("never", "dangerous"):
-                message = f'{reason}, and approval_policy = "{ctx.approval_policy}" never asks'
+            if ctx.session.approval_policy in ("never", "dangerous"):
+                message = (
+                    f'{reason}, and approval_policy = "{ctx.session.approval_policy}" never asks'
+                )
                 return Decision(Answer.DENY, "mcp.prompt", message)
             return Decision(Answer.ASK, "mcp.prompt", reason)
         return None
@@ -107,7 +109,7 @@ class McpTool(Tool):
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Call the server; an error of its own is an output, not an exception."""
         server, tool = self.definition.key
-        pool: Pool = ctx.pool
+        pool: Pool = ctx.session.pool()
         with reporting(ctx, server, tool, args) as outcome:
             try:
                 result = await pool.call(

@@ -29,10 +29,10 @@ from toolrest.tools.shell.sandbox_description import SandboxDescription
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.collector import CollectedOutput
+    from toolrest.gate.session import Ground
     from toolrest.patch.request import Request
     from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.verdict.verdict import Judgement
-    from toolrest.tools.catalog import ToolParts
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
@@ -102,9 +102,9 @@ class CommandTool(Tool):
         self.description = self.introduction + surroundings.words()
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool, with the session's sandbox in its description."""
-        return cls(parts.surroundings())
+        return cls(SandboxDescription.of(ground))
 
     def plan(self, args: Any, ctx: Context) -> Launch:
         """Plan what the call will start."""
@@ -143,7 +143,7 @@ class CommandTool(Tool):
         """Only on-request lets a model ask to leave the sandbox, and not with every tool."""
         from toolrest.policy.verdict.outcome import escalation_refused
 
-        refusal = escalation_refused(ctx.approval_policy, self.escalation_verb)
+        refusal = escalation_refused(ctx.session.approval_policy, self.escalation_verb)
         if refusal is None and not self.may_ask_to_leave:
             refusal = f"{self.name} cannot be run outside the sandbox"
         if refusal is not None:
@@ -254,7 +254,7 @@ class CommandTool(Tool):
         planned: Launch = ctx.memo["planned"]
         # A profile is a program: outside the sandbox it is read only after the decision.
         if planned.confined and not planned.escalated:
-            runner = ctx.runner
+            runner = ctx.session.runner()
             try:
                 settled = await runner.settle(planned, outside=False)
             except SandboxBusy as error:
@@ -278,7 +278,7 @@ class CommandTool(Tool):
 
     async def _ready(self, args: Any, ctx: Context) -> Launch:
         """The launch record to start; raises Changed when it differs from what was judged."""
-        runner = ctx.runner
+        runner = ctx.session.runner()
         cwd = runner.workdir(args.workdir)
         planned: Launch = ctx.memo["planned"]
         # The person may have switched the sandbox off since it was planned.
@@ -382,7 +382,7 @@ def finish(
 def _without_advice(denied: SandboxDenied, ctx: Context) -> SandboxDenied:
     """Drop the advice to ask for escalation where the mode does not let a model ask."""
     output = denied.output
-    if ctx.approval_policy == "on-request" or not isinstance(output, ToolOutput):
+    if ctx.session.approval_policy == "on-request" or not isinstance(output, ToolOutput):
         return denied
     output.notes = [note.removesuffix(f"; {ASK}") for note in output.notes]
     message = denied.message.removesuffix(f"; {ASK}")

@@ -57,7 +57,7 @@ _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 def setting_of(launch: Launch, ctx: Context) -> Setting:
     """What the session and the call say, for the table."""
     return Setting(
-        ctx.approval_policy,
+        ctx.session.approval_policy,
         ctx.files.mode,
         network=launch.network != "off",
         permissions="require_escalated" if launch.escalated else "use_default",
@@ -70,7 +70,7 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
     refused = closed(verdict, ctx, confined=launch.confined and not launch.escalated)
     if refused is not None:
         return refused
-    found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
+    found = outcome(verdict, ctx.session.known.rules, setting, prefix_rule=args.prefix_rule)
     required = found.requirement
     if required.answer == Answer.DENY:
         reason = required.reason or ""
@@ -153,7 +153,7 @@ def _asked(
         prefix=_lasting(found, required.amendment or ()),
         keys=(),
     )
-    memory = ctx.memory
+    memory = ctx.session.memory
     if not memory.consults(question) or setting.mode == "auto":
         return question  # in `auto`, whatever runs something asks every time
 
@@ -161,7 +161,7 @@ def _asked(
         return tuple(map(ctx.files.canonical, cwds))
 
     def allowed(granted: Granted) -> bool:
-        again = outcome(verdict, ctx.rules, setting, granted=granted)
+        again = outcome(verdict, ctx.session.known.rules, setting, granted=granted)
         return again.answer == Answer.ALLOW
 
     # A grant for a folder does not cover the target of a link in it.

@@ -72,7 +72,7 @@ class ExecCommand(CommandTool):
 
     def plan(self, args: Args, ctx: Context) -> Launch:
         """Plan the chosen shell with this command line."""
-        return ctx.runner.plan(
+        return ctx.session.runner().plan(
             args.cmd,
             args.workdir,
             shell=args.shell,
@@ -130,7 +130,7 @@ class ExecCommand(CommandTool):
                 )
             )
 
-        done = await ctx.runner.execute(
+        done = await ctx.session.runner().execute(
             launch,
             yield_ms=args.yield_time_ms,
             outside=ctx.outside,
@@ -150,7 +150,7 @@ class ExecCommand(CommandTool):
 def outputs_of(ctx: Context) -> dict[int, Collector]:
     """The outputs of commands that still run or were not polled to their end."""
     outputs: dict[int, Collector] = ctx.state.setdefault("exec_outputs", {})
-    known = {session.session_id for session in ctx.runner.sessions.list()}
+    known = {session.session_id for session in ctx.session.runner().sessions.list()}
     for session_id in outputs.keys() - known:
         del outputs[session_id]
     return outputs

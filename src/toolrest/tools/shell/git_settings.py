@@ -27,14 +27,16 @@ async def disarm(folders: tuple[str, ...], ctx: Context) -> dict[str, str]:
             f"the command looks into {len(others)} folders with git; "
             f"use at most {_MAX_REPOSITORIES} in one call"
         )
-    launch = ctx.runner.plan(("sh", "-c", LISTING), cwd)
+    launch = ctx.session.runner().plan(("sh", "-c", LISTING), cwd)
     launch = replace(launch, env={**launch.env, **(disarmed_git() or {})})
     names: set[str] = set()
     for folder in (cwd, *others):
         if not await ctx.in_thread(os.path.isdir, folder):
             continue
         there = replace(launch, cwd=folder)
-        ran = (await ctx.runner.run_once(there, seconds=_SECONDS, outside=ctx.outside)).result
+        ran = (
+            await ctx.session.runner().run_once(there, seconds=_SECONDS, outside=ctx.outside)
+        ).result
         output = ran.stdout_piece
         whole = ran.exit_code == 0 and not output.omitted
         found = listed_names(output.head + output.tail) if whole else None

@@ -95,7 +95,7 @@ async def run_once(
             ctx.output(text, stream)
 
         try:
-            ran = await ctx.runner.run_once(
+            ran = await ctx.session.runner().run_once(
                 launch, seconds=seconds, outside=ctx.outside, on_delta=show
             )
         except BaseException:  # cancelled: the programs are gone, and the command has an end

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
+
+from toolrest.policy.modes import network_of
+
+if TYPE_CHECKING:
+    from toolrest.gate.session import Ground
 
 
 class SandboxDescription(Struct, frozen=True):
@@ -12,6 +19,13 @@ class SandboxDescription(Struct, frozen=True):
     roots: tuple[str, ...]
     network: str
     approval: str
+
+    @classmethod
+    def of(cls, ground: Ground) -> SandboxDescription:
+        """The sandbox of a session."""
+        settings, roots = ground.settings, ground.files.writable_roots
+        policy = settings.approval_policy
+        return cls(settings.sandbox_mode, roots, network_of(settings), policy)
 
     @property
     def may_escalate(self) -> bool:

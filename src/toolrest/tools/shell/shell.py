@@ -40,7 +40,9 @@ class ShellTool(OneShotTool):
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
             )
-        return ctx.runner.plan(tuple(args.command), args.workdir, escalated=args.asks_to_leave())
+        return ctx.session.runner().plan(
+            tuple(args.command), args.workdir, escalated=args.asks_to_leave()
+        )
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Run it and return the result as JSON."""
@@ -49,7 +51,7 @@ class ShellTool(OneShotTool):
 
 
 def _structured(done: Finished, ctx: Context) -> str:
-    shown = formatted_truncate(done.body, ctx.limit)
+    shown = formatted_truncate(done.body, ctx.session.limiter.shown(ctx.tool))
     return layout.structured(shown, done.code, done.seconds)
 
 

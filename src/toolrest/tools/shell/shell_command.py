@@ -32,7 +32,7 @@ class ShellCommand(OneShotTool):
 
     def plan(self, args: Args, ctx: Context) -> Launch:
         """Plan the user's shell with this command line."""
-        return ctx.runner.plan(
+        return ctx.session.runner().plan(
             args.command, args.workdir, login=args.login, escalated=args.asks_to_leave()
         )
 
@@ -42,4 +42,6 @@ class ShellCommand(OneShotTool):
 
 
 def _freeform(done: Finished, ctx: Context) -> str:
-    return layout.freeform(done.body, truncate(done.body, ctx.limit), done.code, done.seconds)
+    return layout.freeform(
+        done.body, truncate(done.body, ctx.session.limiter.shown(ctx.tool)), done.code, done.seconds
+    )

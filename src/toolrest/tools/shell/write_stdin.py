@@ -111,7 +111,7 @@ class WriteStdin(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """The effects of what is typed; the command itself was decided on when it started."""
-        outside = args.chars not in _LOOKS and ctx.runner.left_sandbox(args.session_id)
+        outside = args.chars not in _LOOKS and ctx.session.runner().left_sandbox(args.session_id)
         return Effects(
             runs=(("write_stdin", str(args.session_id)),),
             serial=(f"exec:{args.session_id}",),
@@ -123,7 +123,7 @@ class WriteStdin(Tool):
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """Allow polling or ending a command without asking: the command itself was approved."""
-        if args.chars in _LOOKS and ctx.approval_policy != "strict":
+        if args.chars in _LOOKS and ctx.session.approval_policy != "strict":
             return Decision(Answer.ALLOW, "session.poll")
         if effects.confined and ctx.files.mode != "danger-full-access":
             return None
@@ -143,9 +143,9 @@ class WriteStdin(Tool):
             lines = ctx.state.setdefault("typed", {})
             lines[args.session_id] = typed.rpartition("\n")[2][-_MOST_PENDING:]
         # The event belongs to the command, as its begin and end do.
-        started_by = ctx.runner.sessions.call_of(args.session_id)
+        started_by = ctx.session.runner().sessions.call_of(args.session_id)
         try:
-            done = await ctx.runner.write(
+            done = await ctx.session.runner().write(
                 args.session_id, args.chars, yield_ms=args.yield_time_ms, on_delta=ctx.output
             )
         except RespondToModel as error:

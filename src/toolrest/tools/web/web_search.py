@@ -20,11 +20,21 @@ from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import WebClient
 from toolrest.tools.web.page_text import one_line, wrapped
-from toolrest.tools.web.search_services import Backend, Own
+from toolrest.tools.web.search_services import (
+    ADDRESSES,
+    KEY_VARIABLES,
+    Backend,
+    Brave,
+    Own,
+    SearXNG,
+    Tavily,
+)
 from toolrest.tools.web.webfetch import WebOptions, judge
 
 if TYPE_CHECKING:
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.config import Settings
+    from toolrest.config.schema.tools import SearchSettings
+    from toolrest.gate.session import Ground
 
 FUNCTION = "web_search.function"
 """The key in the session's state of the user's own search function."""
@@ -47,6 +57,40 @@ class SearchOptions(Struct, frozen=True):
     blocked: Allowlist = field(default_factory=lambda: Allowlist(()))
     most: int = 10
     live: bool = True
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str]) -> SearchOptions:
+        """The search service, and which results are shown, as the settings say."""
+        chosen = settings.search
+        backend, problem = _backend(chosen, environ)
+        return cls(
+            WebOptions.of(settings),
+            backend,
+            problem,
+            Allowlist(chosen.allowed_domains, "search.allowed_domains"),
+            Allowlist(chosen.blocked_domains, "search.blocked_domains"),
+            chosen.max_results,
+            live=settings.web_search != "cached",
+        )
+
+
+def _backend(chosen: SearchSettings, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
+    if chosen.backend is None:
+        return None, NOT_CONFIGURED
+    url = chosen.url or ADDRESSES.get(chosen.backend)
+    if url is None:
+        return None, f'web_search: search.backend = "{chosen.backend}" needs search.url'
+    try:
+        parse_web_url(url)
+    except UrlRefused as error:
+        return None, f"web_search: search.url: {error}"
+    if chosen.backend == "searxng":
+        return SearXNG(url), ""
+    variable = chosen.key_env or KEY_VARIABLES[chosen.backend]
+    key = environ.get(variable, "").strip()
+    if not key:
+        return None, f"web_search: the variable {variable} holds no key (search.key_env names it)"
+    return (Brave(key, url) if chosen.backend == "brave" else Tavily(key, url)), ""
 
 
 class WebSearch(Tool):
@@ -76,9 +120,9 @@ class WebSearch(Tool):
         self.hosted: JSONObject = {"external_web_access": self.options.live}
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool with the search service of the settings."""
-        return cls(parts.search() if parts.search is not None else None)
+        return cls(SearchOptions.of(ground.settings, ground.environ))
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the search service."""

@@ -17,13 +17,15 @@ from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
+from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import AGENT, Caps, Page, WebClient
 from toolrest.tools.web.page_text import readable, wrapped
 from toolrest.urls import HttpUrl
 
 if TYPE_CHECKING:
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.config import Settings
+    from toolrest.gate.session import Ground
 
 _KEPT_PAGES = 8
 _KEPT_SECONDS = 600.0
@@ -38,6 +40,19 @@ class WebOptions(Struct, frozen=True):
     robots: bool = True
     unasked: bool = False
     """Whether hosts on the list (or any host, with the network on) are reached without asking."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> WebOptions:
+        """Reachable hosts and limits, as the settings say."""
+        listed = Allowlist(settings.tool_security.allowed_network_domains)
+        open_network = settings.sandbox_workspace_write.network_access
+        everything = settings.sandbox_mode == "danger-full-access"
+        return cls(
+            UrlAccess(listed),
+            Caps(settings.web.max_size, settings.web.timeout_sec),
+            settings.web.robots,
+            bool(listed.entries) or open_network or everything,
+        )
 
 
 class Document(Struct):
@@ -84,9 +99,9 @@ class WebFetch(Tool):
         self.options = options or WebOptions()
 
     @classmethod
-    def build(cls, parts: ToolParts) -> Tool:
+    def build(cls, ground: Ground) -> Tool:
         """Make the tool with the limits of the settings."""
-        return cls(parts.web())
+        return cls(WebOptions.of(ground.settings))
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the URL's host."""
@@ -161,7 +176,7 @@ def judge(url: HttpUrl, options: WebOptions, ctx: Context) -> Decision | None:
     if not options.unasked:
         return None
     # The user has opened the way there: it is a write like any other.
-    if need("write", ctx.approval_policy) == "ask":
+    if need("write", ctx.session.approval_policy) == "ask":
         return Decision(Answer.ASK, "table.write", f"it connects to {url.authority}", what="write")
     return Decision(Answer.ALLOW, "network.listed", what="write")
 

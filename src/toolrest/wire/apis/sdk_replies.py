@@ -8,19 +8,42 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from toolrest.items import Answered, CallItem, JSONObject
 from toolrest.wire.apis.sdk_stream import StreamedReply, streamed_reply, wire_of
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.http.sse import Events
-from toolrest.wire.items.decode import is_call_item, plain
+from toolrest.wire.items.decode import calls_in, is_call_item, plain
+from toolrest.wire.items.encode import encode
 
 _WANTED: Final = (
     "pass the model's reply: its JSON, an object of the openai or anthropic package, a stream or "
     "the list of all its events"
 )
 _MOST_WRAPPINGS: Final = 4  # a coroutine of a raw response of text
+
+
+async def read_calls(
+    reply: Any,
+) -> tuple[list[CallItem], Callable[[Sequence[Answered]], list[Any]]]:
+    """The calls of a reply, and what writes their outputs in the same wire."""
+    items, streamed = await read_reply(reply)
+    calls = calls_in(items)
+
+    def written(answered: Sequence[Answered]) -> list[Any]:
+        if streamed is None or not calls:
+            # On Chat Completions only users may show images: OpenAI's own server refuses others.
+            return encode(answered, images="user_message")
+        outputs = [encode([each])[0] | _failed(each) for each in answered]
+        return streamed.messages(outputs)
+
+    return calls, written
+
+
+def _failed(answered: Answered) -> JSONObject:
+    return {"failed": True} if answered.output.failed else {}
 
 
 async def read_reply(reply: Any) -> tuple[Any, StreamedReply | None]:

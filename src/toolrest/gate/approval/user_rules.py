@@ -19,7 +19,6 @@ from toolrest.private_files import is_first_time
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.memory import Memory
-    from toolrest.gate.context import UserRules
     from toolrest.policy.rules.book import RuleBook
     from toolrest.policy.rules.overrides import Overrides
     from toolrest.policy.rules.rules import Rules
@@ -33,7 +32,7 @@ class SessionRules:
     """
 
     def __init__(
-        self, config: Config, workspace: str, session_id: str, parent: UserRules | None = None
+        self, config: Config, workspace: str, session_id: str, parent: SessionRules | None = None
     ) -> None:
         self._config = config
         self._workspace = workspace
@@ -85,7 +84,7 @@ class SessionRules:
     @cached_property
     def memory(self) -> Memory:
         """The memory of approvals. Without the user's files no grant outlives the session."""
-        from toolrest.gate.approval.grants import Grants
+        from toolrest.gate.approval.grants import Grants, GrantScope
         from toolrest.gate.approval.memory import Memory
 
         config, workspace = self._config, self._workspace
@@ -96,11 +95,11 @@ class SessionRules:
             if self._parent is None
             else self._parent.memory.grants
         )
-        memory = Memory(grants, config.value.approval_policy, workspace, project)
-        if config.from_files:
-            memory.scopes = ("session", "project", "user")
-            memory.save_rule = _Saver(config.home, self)
-        return memory
+        mode = config.value.approval_policy
+        if not config.from_files:
+            return Memory(grants, mode, workspace, project)
+        scopes: tuple[GrantScope, ...] = ("session", "project", "user")
+        return Memory(grants, mode, workspace, project, scopes, _Saver(config.home, self))
 
     @cached_property
     def overrides(self) -> Overrides | None:
