@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.gate.session import Sampler, Shared
+    from toolrest.gate.tool.call import ToolCall
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
@@ -102,7 +103,7 @@ class Toolrest:
             on_ask=config.value.on_ask if on_ask is None else on_ask,
             on_question=on_question,
             environ=environ,
-            call=self.call,
+            call=self._made,
             named=named,
             deps=deps,
             shares=shares,
@@ -267,9 +268,17 @@ class Toolrest:
 
         The arguments are a mapping or JSON text; a freeform tool, and `apply_patch`, take raw text.
         """
+        return (await self._made(name, arguments, call_id))[1]
+
+    async def _made(
+        self, name: str, arguments: Mapping[str, Any] | str | None, call_id: str | None = None
+    ) -> tuple[ToolCall | None, ToolOutput]:
+        """A call by name that was made, if it came to that, and its output."""
         item = self.item(call_id or f"call-{os.urandom(6).hex()}", name, arguments)
         async with self.turn().of_host() as turn:
-            return await turn.start(item).output()
+            running = turn.start(item)
+            output = await running.output()
+            return running.made, output
 
     async def answer(self, reply: Any) -> list[Any]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.

@@ -43,7 +43,6 @@ class Context(Generic[Deps]):
         "call_id",
         "delta",
         "files",
-        "memo",
         "outside",
         "session",
         "tool",
@@ -68,7 +67,6 @@ class Context(Generic[Deps]):
         self.call_id = call_id
         self.delta: type[ToolCallDelta] = ToolCallDelta
         self.files = session.files
-        self.memo: dict[str, Any] = {}
         self.outside = False
         self.tool = tool
         self.turn_id = turn_id

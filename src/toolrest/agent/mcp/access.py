@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
 from toolrest.items import JSONObject, ToolOutput
-from toolrest.tools.mcp.tool import RESULTS
+from toolrest.tools.mcp.tool import McpCall
 
 if TYPE_CHECKING:
     from toolrest.gate.session import Lazy
+    from toolrest.gate.tool.call import ToolCall
     from toolrest.mcp.pool import Pool
 
-HostCall = Callable[[str, Mapping[str, Any]], Awaitable[ToolOutput]]
+HostCall = Callable[[str, Mapping[str, Any]], Awaitable[tuple["ToolCall | None", ToolOutput]]]
+"""Makes a call by name: the call, if it came to that, and its output."""
 
 
 class McpAccess:
@@ -29,14 +31,9 @@ class McpAccess:
         """Call a tool; return the result as the server sent it. RespondToModel when it has none."""
         if server in self._pool().connections:
             await self._pool().wait([server])  # its tools are known once it is ready
-        results: list[JSONObject] = []
-        token = RESULTS.set(results)
-        try:
-            output = await self._call(f"{server}/{tool}", dict(arguments or {}))
-        finally:
-            RESULTS.reset(token)
-        if results:
-            return results[0]
+        made, output = await self._call(f"{server}/{tool}", dict(arguments or {}))
+        if isinstance(made, McpCall) and made.result is not None:
+            return made.result
         failure = output.failure
         raise RespondToModel(output.text, kind=failure.kind if failure else "execution_failed")
 

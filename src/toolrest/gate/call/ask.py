@@ -14,24 +14,24 @@ from toolrest.gate.call.report import Source, emit_decision
 from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.session import Session
+    from toolrest.gate.tool.call import ToolCall
 
 RETRY_REASON = "command failed; retry without sandbox?"
 
 
 async def ask(
-    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
+    walk: Walk, call: ToolCall, decision: Decision, *, retry: bool = False
 ) -> Review | None:
     """The approver's review, or None when a hook approved; a denial is raised."""
     session = walk.session
     request = request_for(walk, call, decision, retry=retry)
     review: Review | None = None
     by: Source = "hook"
-    waits_aside = walk.turn.has_neighbours and walk.ticket is not None
+    waits_aside = walk.turn.has_neighbours and walk.place.taken
     if waits_aside:
-        walk.give_up_place()
+        walk.place.give_up()
     try:
         if session.hooks is None or not await session.hooks.answered(walk, call, request):
             by = "user"
@@ -47,11 +47,11 @@ async def ask(
         walk.note = kept.note
     emit_decision(walk, call, Decision(Answer.ALLOW, decision.rule, reason), by)
     if waits_aside:
-        await walk.take_place(call.effects)
+        await walk.place.take(call.effects)
     return review
 
 
-async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
+async def may_leave(walk: Walk, call: ToolCall) -> bool:
     """Whether a call that the sandbox has blocked may be retried outside.
 
     A one-off approval of this call covers the retry where its prompt said so; an earlier approval
@@ -59,9 +59,9 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     """
     if not _may_retry(walk.session, call):
         return False
-    if walk.approved and call.tool.skips_second_question:
+    if call.approved and call.tool.skips_second_question:
         return True
-    keys = call.tool.retry_keys(call.args, call.effects, walk.fingerprint, call.ctx)
+    keys = call.retry_keys(walk.fingerprint)
     question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True, keys=keys)
     recalled = walk.session.memory.recall(question, keys, call.ctx.cwd)
     if recalled.verdict == Answer.ALLOW:
@@ -74,16 +74,16 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     return True
 
 
-def _may_retry(session: Session, call: ResolvedCall) -> bool:
+def _may_retry(session: Session, call: ToolCall) -> bool:
     return session.decider.retries_outside and call.tool.may_escalate
 
 
 def request_for(
-    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
+    walk: Walk, call: ToolCall, decision: Decision, *, retry: bool = False
 ) -> ApprovalRequest:
     """The approval request for a call; `retry`: the sandbox has blocked its first attempt."""
     redact = walk.session.redactor.redact
-    shown = call.tool.question(call.args, call.ctx)
+    shown = call.question()
     route = walk.route
     exact = Exact(route.text, route.freeform, shown.files) if route is not None else None
     return ApprovalRequest(
@@ -111,20 +111,18 @@ def request_for(
     )
 
 
-def _protected(call: ResolvedCall) -> str:
+def _protected(call: ToolCall) -> str:
     """Why only a person may approve the call: the protected name that it writes, with the rule."""
-    tool, files = call.tool, call.ctx.files
+    files = call.ctx.files
     rules = [files.protected_rule(path) for path in call.effects.writes]
-    for path in tool.known_writes(call.args, call.effects, call.ctx):
+    for path in call.known_writes():
         rules.append(files.protected_rule(path, command=True))
     return next(filter(None, rules), "")
 
 
-def _choices(
-    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
-) -> tuple[Choice, ...]:
+def _choices(walk: Walk, call: ToolCall, decision: Decision, *, retry: bool) -> tuple[Choice, ...]:
     session = walk.session
-    again = not decision.leaves and call.effects.confined and _may_retry(walk.session, call)
+    again = not decision.leaves and call.effects.confined and _may_retry(session, call)
     choices = session.memory.choices(
         decision,
         decision.keys or (),

@@ -14,26 +14,27 @@ from toolrest.items import ToolOutput
 from toolrest.private_files import hash_file
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.context import Context
+    from toolrest.gate.tool.call import ToolCall
     from toolrest.gate.tool.tool import Tool
 
 
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
 
-async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
+async def run_decided(walk: Walk, call: ToolCall) -> ToolOutput:
     """Run a call; a mutating one first waits for the turn's `before_mutation`."""
     walk.ran = call
-    if not call.effects.mutating:
+    if not call.mutating:
         return await attempt(walk, call)
     await walk.turn.before_mutation(call.effects, f"{walk.name} {walk.arguments}")
     if walk.session.audit is not None:
         walk.session.audit.sync_soon()
+    run = attempt_hashed if call.effects.writes else attempt
     try:
         with walk.turn.mutating(call):
-            return await _once(walk, call)
+            return await run(walk, call)
     except SandboxDenied as denied:
         from toolrest.gate.call.ask import may_leave
 
@@ -41,51 +42,36 @@ async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
             return _denied(denied)
         call.ctx.outside = True
         with walk.turn.mutating(call):
-            return await _once(walk, call)
+            return await run(walk, call)
 
 
-async def _once(walk: Walk, call: ResolvedCall) -> ToolOutput:
-    if not call.effects.writes:
-        return await attempt(walk, call)
-
-    return await attempt_hashed(walk, call)
-
-
-async def attempt(walk: Walk, call: ResolvedCall) -> ToolOutput:
+async def attempt(walk: Walk, call: ToolCall) -> ToolOutput:
     """Run the tool within its time limit."""
-    own = call.tool.timeout
-    seconds = own if own is not None else walk.session.settings.tool_timeout_sec
-    if seconds is None:
-        return await _perform(walk, call)
-    deadline = walk.deadline = walk.session.deadlines.start(walk.task, seconds, walk.leave_behind)
+    tool = call.tool
+    seconds = walk.session.settings.tool_timeout_sec if tool.timeout is None else tool.timeout
+    deadline = walk.session.deadlines.start(walk.task, seconds, walk.leave_behind)
+    walk.deadline = deadline
     try:
-        return await _perform(walk, call)
+        value = await call.run()
+        if type(value) is not str and isinstance(value, AsyncIterator):
+            return await _collect(walk, value, call)
+        return to_output(value, tool.name)
     except asyncio.CancelledError:
         if not deadline.take():
             raise
-        return timed_out(call.tool, seconds)
-    except Abandoned:
-        if not deadline.take():
-            raise
-        return timed_out(call.tool, seconds, LEFT_BEHIND)
-    finally:
-        deadline.stop()
-
-
-async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
-    try:
-        value = await call.tool.run(call.args, call.ctx)
-        if type(value) is not str and isinstance(value, AsyncIterator):
-            return await _collect(walk, value, call)
-        return to_output(value, call.tool.name)
+        return timed_out(tool, seconds)
     except Abandoned:
         walk.turn.leave_behind()
-        raise
+        if not deadline.take():
+            raise
+        return timed_out(tool, seconds, LEFT_BEHIND)
     finally:
         call.ctx.end_output()
+        deadline.stop()
+        walk.deadline = None
 
 
-async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ResolvedCall) -> ToolOutput:
+async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ToolCall) -> ToolOutput:
     """The output of a streaming tool: each piece is shown as it comes; memory stays bounded."""
     tool, ctx = call.tool, call.ctx
     collector = walk.session.limiter.collector(walk.call_id, tool.name, tool.max_chars)
@@ -135,7 +121,7 @@ def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
 _QUICK_HASH = 8 << 20
 
 
-async def attempt_hashed(walk: Walk, call: ResolvedCall) -> ToolOutput:
+async def attempt_hashed(walk: Walk, call: ToolCall) -> ToolOutput:
     """Run the tool, with a hash of each written file before and after."""
     paths = call.effects.writes
     files_read = walk.session.files_read

@@ -15,7 +15,7 @@ from toolrest.gate.threads import GRACE_SECONDS
 class Deadline:
     """One call's time limit. Stopping it costs nothing."""
 
-    __slots__ = ("_deadlines", "_expired", "_give_up", "_seconds", "_task", "due")
+    __slots__ = ("_deadlines", "_expired", "_give_up", "_task", "due", "seconds")
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Deadline:
     ) -> None:
         self._deadlines = deadlines
         self._task = task
-        self._seconds = seconds
+        self.seconds = seconds
         self._give_up = give_up
         self._expired = False
         self.due = due
@@ -36,7 +36,7 @@ class Deadline:
         """Cancel the work when its time is up, or give up on work that was cancelled before."""
         if self._expired:
             self.stop()
-            self._give_up(self._seconds)
+            self._give_up(self.seconds)
             return
         self._expired = True
         self.due = now + GRACE_SECONDS + 0.5

@@ -10,7 +10,7 @@ from toolrest.answer import Answer
 from toolrest.errors import ToolCallError
 from toolrest.gate.approval.request import Choice
 from toolrest.gate.call.judge import judge_call
-from toolrest.gate.call.understand import ResolvedCall, canonical_effects, fingerprint_of, route
+from toolrest.gate.call.understand import fingerprint_of, route
 from toolrest.gate.context import Context
 from toolrest.items import CallItem
 from toolrest.policy.effects import Effects
@@ -18,6 +18,7 @@ from toolrest.policy.effects import Effects
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.session import Session
+    from toolrest.gate.tool.call import ToolCall
 
 
 class Explanation(Struct, frozen=True):
@@ -53,9 +54,7 @@ def explain(session: Session, item: CallItem) -> Explanation:
         found = route(item, session.registry, session.servers)
         name = found.tool.name
         ctx = Context(session, "explain", name, "explain")
-        args = found.decode().args
-        effects = canonical_effects(found.tool.effects(args, ctx), ctx)
-        call = ResolvedCall(found.tool, args, ctx, effects, found.tool.level(effects))
+        call = found.tool.begin(found.decode().args, ctx)
         decision = judge_call(session, call, fingerprint_of(found))
         decision = session.mode.judge(call, decision)
     except ToolCallError as error:
@@ -67,12 +66,12 @@ def explain(session: Session, item: CallItem) -> Explanation:
         session.redactor.redact(decision.reason),
         call.risk.label,
         decision.leaves,
-        effects,
+        call.effects,
         _choices(session, call, decision),
     )
 
 
-def _choices(session: Session, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
+def _choices(session: Session, call: ToolCall, decision: Decision) -> tuple[Choice, ...]:
     if decision.verdict != Answer.ASK:
         return ()
     return session.memory.choices(decision, decision.keys or (), call.risk)

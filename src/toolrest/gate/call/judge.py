@@ -10,20 +10,20 @@ from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.session import Session
+    from toolrest.gate.tool.call import ToolCall
     from toolrest.policy.rules.overrides import OverrideMatch
 
 _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""
 
 
-def decide(walk: Walk, call: ResolvedCall) -> Decision:
+def decide(walk: Walk, call: ToolCall) -> Decision:
     """The decision on a call, after the loop check, taint, hooks and the session's mode."""
     session = walk.session
     if not call.tool.polling:
-        refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.effects.mutating)
+        refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.mutating)
         if refusal is not None:
             walk.looping = True
             return Decision(Answer.DENY, "loop", refusal)
@@ -35,11 +35,9 @@ def decide(walk: Walk, call: ResolvedCall) -> Decision:
     return session.mode.judge(call, decision)
 
 
-def judge_call(session: Session, call: ResolvedCall, fingerprint: str) -> Decision:
+def judge_call(session: Session, call: ToolCall, fingerprint: str) -> Decision:
     """The decision on a call that was understood."""
-    decision = None
-    if call.tool.decides:
-        decision = call.tool.decide(call.args, call.effects, call.ctx)
+    decision = call.decide()
     if decision is None:
         decision = session.decider.decide(call.effects, call.risk)
         if decision.verdict == Answer.ASK and _was_passed(session, call):
@@ -57,7 +55,7 @@ def judge_call(session: Session, call: ResolvedCall, fingerprint: str) -> Decisi
     )
 
 
-def _was_passed(session: Session, call: ResolvedCall) -> bool:
+def _was_passed(session: Session, call: ToolCall) -> bool:
     """Whether the host program passed this tool, which approves what declares no effects."""
     tool = call.tool
     return (
@@ -85,9 +83,7 @@ def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decis
     return replace(decision, verdict=Answer.ASK, rule=setting, reason=f'{setting} = "ask"')
 
 
-def _recalled(
-    session: Session, call: ResolvedCall, decision: Decision, fingerprint: str
-) -> Decision:
+def _recalled(session: Session, call: ToolCall, decision: Decision, fingerprint: str) -> Decision:
     """Allow a call that an earlier approval or grant covers."""
     if decision.keys is not None:
         return decision

@@ -11,10 +11,10 @@ from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
 
 if TYPE_CHECKING:
     from toolrest.errors import ToolCallError
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import Limited
+    from toolrest.gate.tool.call import ToolCall
 
 Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
@@ -36,7 +36,7 @@ def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
 
 
 def emit_decision(
-    walk: Walk, call: ResolvedCall, decision: Decision, source: Source = "policy"
+    walk: Walk, call: ToolCall, decision: Decision, source: Source = "policy"
 ) -> None:
     """Emit the decision on a call and its source."""
     walk.session.bus.emit(
@@ -51,7 +51,7 @@ def emit_decision(
             source=source,
             reason=decision.reason,
             keys=call.effects.keys(),
-            mutating=call.effects.mutating,
+            mutating=call.mutating,
             sandbox="confined" if call.effects.confined else "none",
             turn_id=walk.turn.id,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from heapq import heappop, heappush
+from typing import Protocol
 
 from toolrest.errors import Rejected
 from toolrest.policy.effects import Effects
@@ -154,6 +155,65 @@ class Scheduler:
         self._running += 1
         if ticket._ready is not None and not ticket._ready.done():
             ticket._ready.set_result(None)
+
+
+class Nests(Protocol):
+    """A call whose tool may make calls."""
+
+    ended: bool
+
+
+class Place:
+    """One call's place in the queue: taken, given up, and taken again behind the others.
+
+    A call that a running tool makes shares that call's place.
+    """
+
+    __slots__ = ("_over", "_scheduler", "_ticket", "within")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._ticket: Ticket | None = None
+        self._over = False
+        self.within: Nests | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is another call's place."""
+        return self.within is not None and not self.within.ended
+
+    @property
+    def taken(self) -> bool:
+        """Whether there is a place of its own."""
+        return self._ticket is not None
+
+    def queue(self, effects: Effects) -> None:
+        """Queue up by these effects, once."""
+        if self._ticket is None and not (self._over or self.shared):
+            self._ticket = self._scheduler.enter(effects)
+
+    async def take(self, effects: Effects) -> None:
+        """Wait for the scheduler: calls that conflict run one after the other, in call order."""
+        self.queue(effects)
+        if self._ticket is not None:
+            await self._scheduler.wait(self._ticket)
+
+    def give_up(self) -> None:
+        """Let others run; the place that is taken next is behind them."""
+        if self._ticket is not None:
+            self._scheduler.release(self._ticket)
+            self._ticket = None
+
+    def leave(self) -> None:
+        """Give it up for good: work that was left behind takes none any more."""
+        self._over = True
+        self.give_up()
+
+    async def change(self, effects: Effects) -> None:
+        """Wait again, as the call touches something else than it seemed."""
+        if self._ticket is not None:
+            self.give_up()
+            await self.take(effects)
 
 
 def _block(ticket: Ticket, earlier: Ticket) -> None:

@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
+from toolrest.gate.call.schedule import Place
 from toolrest.gate.call.walk import Walk
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.items import Answered, CallItem, ToolOutput
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.gate.session import Session
+    from toolrest.gate.tool.call import ToolCall
     from toolrest.policy.effects import Effects
 
 
 class RunningCall:
     """A call that was started: its item, and its one output when it comes."""
 
-    __slots__ = ("_output", "_task", "_waiters", "_walk", "item")
+    __slots__ = ("_output", "_task", "_waiters", "_walk", "item", "made")
 
     def __init__(self, item: CallItem, walk: Walk) -> None:
         self.item = item
-        self._walk = walk
+        self.made: ToolCall | None = None
+        """The call as its tool was started, once there is an output."""
+        self._walk: Walk | None = walk
         self._output: ToolOutput | None = None
         self._waiters: list[asyncio.Future[ToolOutput]] = []
         walk.deliver = self._deliver
@@ -42,13 +45,15 @@ class RunningCall:
         if self._output is not None:
             return
         self._output = output
+        self.made = self._walk.ran if self._walk is not None else None
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(output)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        if self._output is None:
-            self._deliver(self._walk.end(self._walk.aborted()))
+        walk, self._walk = self._walk, None  # they know each other: no work for the collector
+        if self._output is None and walk is not None:
+            self._deliver(walk.end(walk.aborted()))
         if not task.cancelled():
             task.exception()
 
@@ -59,7 +64,7 @@ class RunningCall:
 
     def abort(self) -> None:
         """Cancel the work. The output follows when it is gone, or after the grace without it."""
-        if self.done or self._walk.aborting:
+        if self.done or self._walk is None or self._walk.aborting:
             return
         self._walk.abort()
         if not self._task.cancelling():
@@ -68,7 +73,8 @@ class RunningCall:
         self._task.add_done_callback(lambda _: timer.cancel())
 
     def _leave_behind(self) -> None:
-        self._walk.leave_behind()
+        if self._walk is not None:
+            self._walk.leave_behind()
 
     async def output(self) -> ToolOutput:
         """The output. If the waiting task is cancelled, the call is aborted first."""
@@ -185,7 +191,7 @@ class Turn:
         """Start a call now; it waits by itself for calls it conflicts with."""
         self._session.bus.bind()
         call_id = item.call_id or ""
-        walk = Walk(self._session, item, self, call_id)
+        walk = Walk(self._session, item, self, call_id, Place(self._session.scheduler))
         walk.refused = self.failure
         running = RunningCall(item, walk)
         self._calls.append(running)
@@ -217,7 +223,7 @@ class Turn:
             self.failure = error
 
     @contextlib.contextmanager
-    def mutating(self, call: ResolvedCall) -> Iterator[None]:
+    def mutating(self, call: ToolCall) -> Iterator[None]:
         """Note when a call runs that may change something: undo keeps what others write."""
         if self._undo is None:
             yield
@@ -229,7 +235,7 @@ class Turn:
             if not self._ends_with_its_call(call):
                 self._undo.give_up()
 
-    def _ends_with_its_call(self, call: ResolvedCall) -> bool:
+    def _ends_with_its_call(self, call: ToolCall) -> bool:
         effects, runner = call.effects, self._session.runner.made
         if effects.calls or effects.is_unknown or self._session.hooks is not None:
             return False

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from toolrest.errors import MissingLocalShellCallId, RespondToModel
+from toolrest.errors import MissingLocalShellCallId, Rejected, RespondToModel
+from toolrest.gate.call.report import emit_begin
+from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.arguments import PREFIX
 from toolrest.gate.tool.freeform import check_freeform
@@ -34,8 +36,100 @@ from toolrest.policy.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp.setup import McpServers
-    from toolrest.gate.context import Context
-    from toolrest.policy.effects import Risk
+    from toolrest.gate.call.walk import Walk
+    from toolrest.gate.tool.call import ToolCall
+    from toolrest.policy.launch import Changed
+
+
+_LONG = 1 << 13
+"""Characters of arguments from which on a tool's slow look at them is made in a thread."""
+
+
+async def understand(walk: Walk) -> ToolCall:
+    """The model's item as a call, announced; RespondToModel where it cannot be one."""
+    unknown: tuple[str, ...] = ()
+    try:
+        _count(walk)
+        found = _routed(walk)
+        decoded = _decode(walk, found)
+        unknown = decoded.unknown
+    except RecursionError:
+        raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
+    finally:
+        emit_begin(walk, unknown)
+    if _takes_long(found):
+        # Its place in the queue is taken before; a call of that size runs alone.
+        walk.place.queue(Effects.unknown())
+    return await _begin(walk, found, decoded.args)
+
+
+async def look(walk: Walk) -> ToolCall:
+    """The call as it would be made now; it is neither counted nor announced."""
+    found = _routed(walk)
+    return await _begin(walk, found, _decode(walk, found).args)
+
+
+def rewrite(walk: Walk, values: JSONObject) -> ToolCall:
+    """The call with other arguments, as if the model had sent them."""
+    if walk.route is None:
+        raise RespondToModel("there is no call to change")
+    found = walk.route.with_input(values)
+    args = _decode(walk, found).args
+    return _begun(walk, found.tool.begin(args, _context(walk, found)))
+
+
+async def begin_anew(walk: Walk, call: ToolCall, changed: Changed) -> ToolCall:
+    """The call, understood once more after something had changed at the last moment."""
+    if walk.route is not None and _takes_long(walk.route):
+        walk.call = await call.ctx.in_thread(call.again, changed)
+    else:
+        walk.call = call.again(changed)
+    return walk.call
+
+
+def _count(walk: Walk) -> None:
+    if walk.refused is not None:
+        raise Rejected(f"not run: the turn has failed: {walk.refused}", kind="fatal")
+    walk.session.quota.take()
+
+
+def _routed(walk: Walk) -> Route:
+    session = walk.session
+    found = route(walk.item, session.registry, session.servers)
+    if not (walk.turn.reaches_all or session.registry.offers(found.tool)):
+        raise not_offered(walk.item.name)
+    return found
+
+
+def _decode(walk: Walk, found: Route) -> arguments.Decoded:
+    walk.route, walk.tool = found, found.tool
+    walk.arguments = walk.session.redactor.redact(found.text)
+    walk.fingerprint = fingerprint_of(found)
+    return found.decode()
+
+
+def _context(walk: Walk, found: Route) -> Context:
+    turn = walk.turn
+    walk.ctx = Context(walk.session, walk.call_id, found.tool.name, turn.id, turn.state)
+    return walk.ctx
+
+
+async def _begin(walk: Walk, found: Route, args: Any) -> ToolCall:
+    tool, ctx = found.tool, _context(walk, found)
+    if _takes_long(found):
+        return _begun(walk, await ctx.in_thread(tool.begin, args, ctx))
+    return _begun(walk, tool.begin(args, ctx))
+
+
+def _begun(walk: Walk, call: ToolCall) -> ToolCall:
+    walk.call = call
+    if getattr(walk.item, "repaired", ()):
+        refuse_repaired(walk.item, call.effects, walk.arguments)
+    return call
+
+
+def _takes_long(found: Route) -> bool:
+    return found.tool.slow_effects and len(found.text) > _LONG
 
 
 class Route(Struct):
@@ -157,28 +251,6 @@ def not_offered(name: str) -> RespondToModel:
     return RespondToModel(f"unsupported call: {name} (not offered here)", kind="tool_not_found")
 
 
-class ResolvedCall(Struct):
-    """A call with its tool, typed arguments and effects, ready to be decided."""
-
-    tool: Tool
-    args: Any
-    ctx: Context
-    effects: Effects
-    risk: Risk
-
-
-def canonical_effects(effects: Effects, ctx: Context) -> Effects:
-    """Effects with canonical paths, so that two spellings of one path conflict."""
-    if not (effects.reads or effects.writes):
-        return effects
-    real = ctx.files.canonical
-    reads = tuple(map(real, effects.reads))
-    writes = tuple(map(real, effects.writes))
-    if reads == effects.reads and writes == effects.writes:
-        return effects
-    return replace(effects, reads=reads, writes=writes)
-
-
 def fingerprint_of(found: Route) -> str:
     """The fingerprint of a call: equal for the same tool with the same arguments."""
     return fingerprint(found.tool.name, found.text if found.freeform else _loads(found.text))
@@ -188,7 +260,7 @@ def _loads(text: str) -> Any:
     try:
         if text.startswith("{"):
             # `json.loads` without its checks, which take most of its time.
-            value, end = _decode(text)
+            value, end = _raw_decode(text)
             if end == len(text):
                 return value
         return json.loads(text)
@@ -196,7 +268,7 @@ def _loads(text: str) -> Any:
         return text
 
 
-_decode = json.JSONDecoder().raw_decode
+_raw_decode = json.JSONDecoder().raw_decode
 
 
 _LONGEST_SHOWN = 2000

@@ -9,8 +9,9 @@ from toolrest.answer import Answer
 from toolrest.errors import ToolrestError
 from toolrest.gate.call.ask import request_for
 from toolrest.gate.call.judge import decide
-from toolrest.gate.call.steps import prepare
+from toolrest.gate.call.schedule import Place
 from toolrest.gate.call.turn import Turn
+from toolrest.gate.call.understand import look
 from toolrest.gate.call.walk import Walk
 from toolrest.gate.threads import Abandoned
 
@@ -29,10 +30,13 @@ async def would_ask(session: Session, item: CallItem, *, of_host: bool) -> Appro
     are not consulted.
     """
     turn = Turn(session)
-    walk = Walk(session, item, turn.of_host() if of_host else turn, item.call_id or "")
+    walk = Walk(
+        session, item, turn.of_host() if of_host else turn, item.call_id or "",
+        Place(session.scheduler),
+    )  # fmt: skip
     try:
-        call = walk.call = await walk.look()
-        await prepare(walk, call)
+        call = await look(walk)
+        await call.prepare()
         decision = decide(walk, call)
         return request_for(walk, call, decision) if decision.verdict == Answer.ASK else None
     except (ToolrestError, OSError, RecursionError, Abandoned):

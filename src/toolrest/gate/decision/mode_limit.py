@@ -12,7 +12,7 @@ from toolrest.policy.effects import Risk
 from toolrest.policy.modes import Mode
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
+    from toolrest.gate.tool.call import ToolCall
 
 ModeName: TypeAlias = Literal["read-only", "ask", "auto"]
 _EASED: tuple[Mode, ...] = ("on-request", "on-failure")
@@ -36,7 +36,7 @@ class ModeLimit(Struct):
         """The approval policy in this mode, given that of the settings."""
         return "untrusted" if self.name == "ask" and own in _EASED else own
 
-    def judge(self, call: ResolvedCall, decision: Decision) -> Decision:
+    def judge(self, call: ToolCall, decision: Decision) -> Decision:
         """The decision, or DENY for what may change something in read-only mode."""
         if self.name != "read-only" or decision.verdict == Answer.DENY:
             return decision
@@ -52,7 +52,7 @@ def offered_modes(policy: Mode, sandbox_mode: str) -> list[ModeName]:
     return ["read-only", "ask", "auto"] if policy in _EASED else ["read-only", "ask"]
 
 
-def _changes(call: ResolvedCall) -> bool:
+def _changes(call: ToolCall) -> bool:
     """Whether a call may change something; sub-agents are limited themselves."""
     effects = call.effects
     if effects.writes or effects.is_unknown or effects.critical is not None:

@@ -16,7 +16,7 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.items import ToolOutput
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
+    from toolrest.gate.tool.call import ToolCall
 
 SETTING = "tool_security.ask_after_external_content"
 
@@ -34,24 +34,24 @@ class Taint(Struct):
         if self.enabled:
             self.external = self.external or source
 
-    def note(self, call: ResolvedCall, output: ToolOutput) -> None:
+    def note(self, call: ToolCall, output: ToolOutput) -> None:
         """Record whether a call that ran returned external content or read private files."""
         if not self.enabled or (self.external and self.private):
             return
         effects = call.effects
-        asks_elsewhere = effects.runs and call.tool.reaches(call.args, effects, call.ctx)
+        asks_elsewhere = effects.runs and call.reaches()
         if output.provenance == "external" or asks_elsewhere:
             self.external = self.external or call.tool.name
         elif effects.reads or effects.runs or effects.is_unknown:
             self.private = True
 
-    def judge(self, call: ResolvedCall, decision: Decision, mode: str) -> Decision:
+    def judge(self, call: ToolCall, decision: Decision, mode: str) -> Decision:
         """The decision, or ASK (DENY where the mode never asks) in place of ALLOW."""
         if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision
         if decision.verdict != Answer.ALLOW or call.tool.only_reads:
             return decision
-        reached = call.tool.reaches(call.args, call.effects, call.ctx)
+        reached = call.reaches()
         if not reached:
             return decision
         reason = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from toolrest.answer import Answer
 from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
 from toolrest.gate.call.report import emit_decision
+from toolrest.gate.call.understand import rewrite
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.hooks.hooks import HookCall, Hooked, Hooks
 from toolrest.gate.output.redact import Redactor
@@ -21,8 +22,8 @@ from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
+    from toolrest.gate.tool.call import ToolCall
 
 _MOST_RESPONSE = 1 << 20
 
@@ -59,28 +60,28 @@ class HookedWalks:
         self.hooks = hooks
         self._line = Line()
 
-    async def before(self, walk: Walk, call: ResolvedCall) -> ResolvedCall:
+    async def before(self, walk: Walk, call: ToolCall) -> ToolCall:
         """Run PreToolUse hooks; the call as it now is, or Rejected."""
         if not self.hooks.has("PreToolUse"):
             return call
-        if walk.is_part_of_another():
+        if walk.place.shared:
             return await self._before(walk, call)
         async with self._line.place():
             return await self._before(walk, call)
 
-    async def _before(self, walk: Walk, call: ResolvedCall) -> ResolvedCall:
+    async def _before(self, walk: Walk, call: ToolCall) -> ToolCall:
         ready = [call]
 
-        def rewrite(values: JSONObject) -> tuple[str, ...]:
+        def rewritten(values: JSONObject) -> tuple[str, ...]:
             try:
-                ready.append(walk.rewrite(values))
+                ready.append(rewrite(walk, values))
             except ToolCallError as error:
                 message = f"not run: a PreToolUse hook gave an input that is not valid: {error}"
                 raise _refused(walk, call, "hook_error", message) from None
             return _names(ready[-1])
 
         hook_call = _hook_call(walk, call)
-        hook_call.rewrite = rewrite
+        hook_call.rewrite = rewritten
         hooked = await self.hooks.before(hook_call)
         call, walk.hooked = ready[-1], hooked
         if hooked.denies:
@@ -89,9 +90,7 @@ class HookedWalks:
             hooked.notes.insert(0, "a hook of the user changed the arguments of this call")
         return call
 
-    async def answered(
-        self, walk: Walk, call: ResolvedCall, request: ApprovalRequest
-    ) -> Hooked | None:
+    async def answered(self, walk: Walk, call: ToolCall, request: ApprovalRequest) -> Hooked | None:
         """Run PermissionRequest hooks; their approval, or None to ask the approver."""
         if not self.hooks.has("PermissionRequest"):
             return None
@@ -111,7 +110,7 @@ class HookedWalks:
             raise kind(message, kind="approval_denied")
         return hooked if hooked.choice == Answer.ALLOW else None
 
-    def decided(self, walk: Walk, call: ResolvedCall, decision: Decision) -> Decision:
+    def decided(self, walk: Walk, call: ToolCall, decision: Decision) -> Decision:
         """The policy's decision after the PreToolUse hooks' answers."""
         if walk.hooked is None:
             return decision
@@ -136,7 +135,7 @@ class HookedWalks:
             output = await self._after(walk, walk.ran, output)
         return with_notes(output, walk.hooked)
 
-    async def _after(self, walk: Walk, call: ResolvedCall, output: ToolOutput) -> ToolOutput:
+    async def _after(self, walk: Walk, call: ToolCall, output: ToolOutput) -> ToolOutput:
         response = _response(walk, output)
         hooked = await self.hooks.after(_hook_call(walk, call), response)
         if hooked.ends_turn:
@@ -174,7 +173,7 @@ def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decisi
 
 
 def _refused(
-    walk: Walk, call: ResolvedCall, rule: str, message: str, ends_turn: bool = False
+    walk: Walk, call: ToolCall, rule: str, message: str, ends_turn: bool = False
 ) -> ToolCallError:
     """The error to raise when a hook denies; its decision is emitted for the audit log."""
     walk.decided = True
@@ -188,13 +187,13 @@ def _blocked(hooked: Hooked) -> str:
     return f"blocked by a PreToolUse hook: {hooked.reason}"
 
 
-def _hook_call(walk: Walk, call: ResolvedCall) -> HookCall:
+def _hook_call(walk: Walk, call: ToolCall) -> HookCall:
     route = walk.route
     values = input_of(route.text, route.freeform) if route is not None else {}
     return HookCall(walk.call_id, walk.turn.id, call.tool.name, _names(call), values)
 
 
-def _names(call: ResolvedCall) -> tuple[str, ...]:
+def _names(call: ToolCall) -> tuple[str, ...]:
     return (call.tool.name, *call.tool.aliases, *call.tool.hook_names(call.effects))
 
 

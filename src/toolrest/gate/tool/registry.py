@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.tool import Tool
+from toolrest.gate.tool.tool import Tool, refuse_methods_of_calls
 from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
 from toolrest.items import GROUPS, Group
 
@@ -72,6 +72,7 @@ class Registry:
         name, key = tool.name, key_of(tool)
         if not name:
             raise ToolDefinitionError(f"a tool needs a name: {tool!r}")
+        refuse_methods_of_calls(tool, name)
         if (key in self._tools or key in self._aliases) and not override:
             raise ToolDefinitionError(
                 f"there already is a tool named {name}; register yours with override=True "

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
+from toolrest.gate.tool.call import ToolCall
 from toolrest.items import Group, JSONObject
 from toolrest.policy.effects import Effects, Risk
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.session import Ground
-    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.name_risk import NameRisk
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
@@ -42,27 +43,27 @@ class Grammar(Struct, frozen=True):
     """The grammar itself, or the regular expression."""
 
 
-class ToolQuestion(Struct, frozen=True):
-    """The part of an approval request that the tool fills: command line and folder, or diff.
+_OF_CALLS = ("prepare", "question", "known_writes", "reaches", "retry_keys")
 
-    `purpose` is what the model says the call is for; `changes` is the diff as events have it.
+
+def refuse_methods_of_calls(owner: object, name: str) -> None:
+    """Raise ToolDefinitionError where a tool has a method that its calls have instead.
+
+    The gate does not ask the tool for it, so what it says would silently not count. `Tool` has none
+    of these, so whatever is found comes from a subclass, a mixin or the instance.
     """
-
-    command: tuple[str, ...] = ()
-    cwd: str = ""
-    diff: str = ""
-    purpose: str = ""
-    changes: JSONObject = field(default_factory=dict)
-    parsed: tuple[JSONObject, ...] = ()
-    """The parsed parts of a command, as events have them."""
-    files: tuple[tuple[str, str], ...] = ()
-    """The files that the call would run, each with a stamp of its content: part of the pin."""
+    if moved := [method for method in _OF_CALLS if hasattr(owner, method)]:
+        raise ToolDefinitionError(
+            f"{name} defines {', '.join(moved)}, which the gate asks of a call and not of its "
+            "tool: define it on a subclass of ToolCall, and return that from `begin`"
+        )
 
 
 class Tool:
     """Base class of tools. Most tools are better written as a function, with `@tool`.
 
-    A subclass gives `name`, `description`, `Args`, `effects` and `run`. A freeform tool
+    A subclass gives `name`, `description`, `Args`, `effects` and `run`; one whose calls learn
+    something on the way returns its own `ToolCall` from `begin` instead. A freeform tool
     (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was checked against
     `grammar` and by `check`. Calls of a tool that does not declare its effects run alone and ask.
     """
@@ -90,7 +91,7 @@ class Tool:
     polling: bool = False
     """Repeating the same call is normal, so loop detection ignores it."""
     slow_effects: bool = False
-    """Run `effects` in a thread for long arguments, because it takes long."""
+    """Run `begin`, which finds the effects, in a thread for long arguments."""
     only_reads: bool = False
     """A call only reads, from a server that the user trusts."""
     rejects_unknown_fields: bool = False
@@ -141,6 +142,11 @@ class Tool:
     offered_when: ClassVar[tuple[str, ...]] = ()
     """The same conditions for offering it to models."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse what a call answers now: the gate would not ask the tool any more."""
+        super().__init_subclass__(**options)
+        refuse_methods_of_calls(cls, cls.__name__)
+
     @classmethod
     def build(cls, ground: Ground) -> Tool:
         """The tool for a session."""
@@ -162,51 +168,13 @@ class Tool:
         """The effects of this very call. Must be quick and change nothing."""
         return self.typical
 
-    def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """Name what a call is known to write besides what its effects name."""
-        return ()
-
-    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """Name what a call may send data to outside of this machine."""
-        # A sub-agent's own calls are judged when it makes them.
-        return effects.connects if effects.confined else (*effects.connects, *effects.calls)
-
-    @cached_property
-    def decides(self) -> bool:
-        """Whether the tool overrides `decide`."""
-        return type(self).decide is not Tool.decide
+    def begin(self, args: Any, ctx: Context) -> ToolCall:
+        """The call with these arguments: the gate asks it whatever is to be known about it."""
+        return ToolCall(self, args, ctx, self.effects(args, ctx))
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """Decide on a call in place of the approval table; None leaves it to the table."""
         return None
-
-    @cached_property
-    def prepares(self) -> bool:
-        """Whether the tool overrides `prepare`."""
-        return type(self).prepare is not Tool.prepare
-
-    async def prepare(self, args: Any, ctx: Context) -> Effects | None:
-        """Check the call against the files, when it is its turn and before any approval.
-
-        Raise RespondToModel for a call that cannot work, so that no approval is wasted on it.
-        Return the call's effects where they turn out to be others than `effects` returned.
-        """
-        return None
-
-    def retry_keys(
-        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
-    ) -> tuple[GrantKey, ...]:
-        """The grants by which a retry of this call outside the sandbox needs no further question.
-
-        Empty: it is asked about every time.
-        """
-        from toolrest.gate.approval.memory import needs_of
-
-        return tuple(needs_of(effects, self, fingerprint, leaves=True))
-
-    def question(self, args: Any, ctx: Context) -> ToolQuestion:
-        """The tool's part of an approval request, besides the arguments."""
-        return ToolQuestion()
 
     async def run(self, args: Any, ctx: Context) -> Any:
         """Run the call. Return text, a ToolOutput or any JSON value; RespondToModel on failure."""
@@ -282,7 +250,7 @@ class Tool:
     @property
     def undeclared(self) -> bool:
         """Whether its author declared nothing about its effects."""
-        own = type(self).effects is not Tool.effects
+        own = type(self).effects is not Tool.effects or type(self).begin is not Tool.begin
         return self.typical.is_unknown and self.risk is None and not own
 
     @cached_property

@@ -34,6 +34,7 @@ class PolicyFiles(OsFiles):
         super().__init__(policy.max_file_size)
         self.policy = policy
         self._only = only
+        self._judgements: dict[str, tuple[str | None, str]] = {}
 
     def read(self, path: str) -> bytes:
         """The content of a regular file that may be read."""
@@ -49,21 +50,27 @@ class PolicyFiles(OsFiles):
             os.close(fd)
 
     def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
-        rule = self.policy.write_rule(path)
+        rule, unseen = self._judged(path)
         if writing and rule is not None:
             raise Refused(_unwritable(path, rule))
         if writing and self._only is not None and not _is_part(path, self._only):
             raise Refused(_unwritable(path, _SWAPPED))
-        if rule is not None and not self._may_see(path):
-            raise Refused(unreadable(path, path, self.policy.read_rule(path) or rule))
+        if unseen:
+            raise Refused(unseen)
         return super()._at(path, writing=writing)
 
-    def _may_see(self, path: str) -> bool:
-        """Whether a path may be looked up: because it, or something below it, may be read."""
-        if self.policy.read_rule(path) is None:
-            return True
-        roots = self.policy.read_roots or ()
-        return any(inside(root, path) for root in roots)
+    def _judged(self, path: str) -> tuple[str | None, str]:
+        """The rule against writing a path, and the denial where it may not be looked up either."""
+        found = self._judgements.get(path)
+        if found is None:
+            rule = self.policy.write_rule(path)
+            hidden = None if rule is None else self.policy.read_rule(path)
+            # What lies above something that may be read may be looked up.
+            roots = self.policy.read_roots or ()
+            unseen = hidden is not None and not any(inside(root, path) for root in roots)
+            found = rule, unreadable(path, path, hidden or "") if unseen else ""
+            self._judgements[path] = found
+        return found
 
 
 def _unwritable(path: str, rule: str) -> str:

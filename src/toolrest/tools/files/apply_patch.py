@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Grammar, Icon, Tool, ToolQuestion
+from toolrest.gate.tool.call import ToolCall, ToolQuestion
+from toolrest.gate.tool.tool import ExecItem, Grammar, Icon, Tool
 from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed
@@ -132,24 +133,9 @@ class ApplyPatch(Tool):
         """Take any of the forms."""
         return arguments.Decoded(arguments.parse_object(raw))
 
-    def effects(self, args: str | Mapping[str, Any], ctx: Context) -> Effects:
-        """Writes every path that the patch names."""
-        return patch_effects(_read_once(args, ctx), ctx.cwd, ctx)
-
-    async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
-        """Check that the patch would apply, before approval is asked for."""
-        await prepare_patch(_read_once(args, ctx), ctx.cwd, ctx)
-
-    async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
-        """Plan the patch and write all of it, or nothing."""
-        request = _read_once(args, ctx)
-        if request.dry_run:
-            return await ctx.in_thread(dry_run, request, ctx)
-        return await ctx.in_thread(apply, request, ctx.cwd, ctx)
-
-    def question(self, args: str | Mapping[str, Any], ctx: Context) -> ToolQuestion:
-        """The change as a diff."""
-        return patch_question(ctx.cwd, ctx)
+    def begin(self, args: str | Mapping[str, Any], ctx: Context) -> ToolCall:
+        """The patch, read in whichever form it came."""
+        return PatchCall(self, args, ctx, read(args), ctx.cwd)
 
     def rejected_text(self, message: str) -> str:
         """The message of a denied patch."""
@@ -167,36 +153,169 @@ def read(args: str | Mapping[str, Any]) -> Request:
         raise failed(error) from None
 
 
-def _read_once(args: str | Mapping[str, Any], ctx: Context) -> Request:
-    """`read`, done once a call."""
-    found: Request | None = ctx.memo.get("request")
-    if found is None:
-        found = ctx.memo["request"] = read(args)
-    return found
+class PatchCall(ToolCall):
+    """A patch: what it asks for, where it may write, and what the user was shown of it."""
+
+    records: Sequence[Record] = ()
+    """The verified changes, for the question."""
+    judged: dict[str, bytes | None] | None = None
+    """Old and new contents as they were judged; None before `prepare` and for a dry run."""
+
+    def __init__(self, tool: Tool, args: Any, ctx: Context, request: Request, cwd: str) -> None:
+        from toolrest.patch import run as summary
+
+        self.request = request
+        self.cwd = cwd
+        paths = request.paths(cwd)
+        if not paths:
+            raise Rejected(summary.EMPTY)
+        self._places: frozenset[str] | None = None
+        self._blocked: list[str] = []
+        if request.dry_run:
+            effects = Effects(reads=tuple(paths))
+        else:
+            self._places = frozenset(place for path in paths for place in _places(path, ctx))
+            self._blocked = _not_ours(paths, ctx)
+            effects = _writes(paths, self._blocked, ctx)
+        super().__init__(tool, args, ctx, effects)
+
+    async def prepare(self) -> None:
+        """Verify the patch; in a mode that never asks, deny one that leaves the project."""
+        ctx = self.ctx
+        self.records, self.judged = await ctx.in_thread(self._planned)
+        if self._blocked and ctx.session.approval_policy in ("never", "dangerous"):
+            reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
+            raise Rejected(f"patch rejected: {reason}")
+
+    def _planned(self) -> tuple[Sequence[Record], dict[str, bytes | None] | None]:
+        """The verified changes, and the contents they are planned on."""
+        from toolrest.patch.errors import PatchError
+
+        request, legacy = self.request, self.ctx.session.settings.legacy_encoding
+        codex = request.form == "codex"
+        with self._files() as files:
+            if codex or request.dry_run:
+                records = self.verify(files)
+            if request.dry_run:
+                return records, None
+            try:
+                plan = request.plan(files, self.cwd, legacy)
+            except PatchError as error:
+                if not codex:
+                    raise failed(error, request.error_prefix) from None
+                return records, {}  # Codex verifies less than it plans: `apply` finds it again
+        if not codex:
+            records = [] if plan is None else plan.records
+        return records, _contents(plan)
+
+    def verify(self, files: OsFiles) -> list[Record]:
+        """Check the patch against the disk without writing; RespondToModel if it cannot apply."""
+        from toolrest.patch.errors import PatchError
+
+        try:
+            return self.request.verify(files, self.cwd, self.ctx.session.settings.legacy_encoding)
+        except PatchError as error:
+            raise failed(error, self.request.error_prefix) from None
+
+    def _files(self) -> PolicyFiles:
+        from toolrest.patch.files.policy_files import PolicyFiles
+
+        return PolicyFiles(self.ctx.writable_files, self._places)
+
+    def question(self) -> ToolQuestion:
+        """The diff of every file that the patch changes, nothing left out."""
+        from toolrest.patch.report.changes import changes
+
+        found = list(changes(self.records))
+        return ToolQuestion(
+            cwd=self.cwd,
+            diff="\n".join(map(_shown, found)),
+            changes={change.path: change.to_event() for change in found},
+        )
+
+    async def run(self) -> ToolOutput:
+        """Write all of the patch, or nothing; a dry run shows what would change."""
+        return await self.ctx.in_thread(self.work)
+
+    def work(self) -> ToolOutput:
+        """Do the work, in a thread."""
+        return self.dry_run() if self.request.dry_run else self.present(self.apply())
+
+    def present(self, output: ToolOutput) -> ToolOutput:
+        """The result in the tool's own words."""
+        return output
+
+    def dry_run(self) -> ToolOutput:
+        """Show what edits would change, without writing."""
+        with self._files() as files:
+            records = self.verify(files)
+        return ToolOutput(fenced_diff(records, self.ctx) if records else NO_CHANGES)
+
+    def apply(self) -> ToolOutput:
+        """Write the patch, all or nothing, and return the result."""
+        with self._files() as files:
+            return self._apply(files)
+
+    def _apply(self, files: OsFiles) -> ToolOutput:
+        from toolrest.patch.errors import PatchError
+        from toolrest.patch.report.changes import changes
+        from toolrest.patch.report.turn_diff import TurnDiffTracker
+        from toolrest.patch.run import PatchOutcome, carry_out
+        from toolrest.patch.text import diagnose
+
+        ctx = self.ctx
+        started = time.monotonic()
+        try:
+            plan = self.request.plan(files, self.cwd, ctx.session.settings.legacy_encoding)
+        except PatchError as error:
+            # Verification passed, so this problem shows only when the patch is written.
+            return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
+        self._refuse_changed(plan)
+        if plan is None:
+            return ToolOutput(NO_CHANGES)
+        listed = {
+            change.path: change.to_event()
+            for change in changes(plan.records, ctx.session.settings.legacy_encoding)
+        }
+        listed = ctx.redact_json(listed)
+        begin = PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed)
+        ctx.emit(begin)
+        diff: TurnDiffTracker = ctx.turn_state.setdefault("diff", TurnDiffTracker(ctx.workspace))
+        diff.watch(plan, files)
+        outcome = carry_out(plan, files)
+        ctx.emit(
+            PatchApplyEnd(
+                call_id=ctx.call_id,
+                stdout=outcome.stdout,
+                stderr=outcome.stderr,
+                success=outcome.exit_code == 0,
+                changes=listed,
+            )
+        )
+        ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+        return _ran(outcome, started)
+
+    def _refuse_changed(self, plan: Plan | None) -> None:
+        """Raise Changed when files differ from those that the user was shown: it is asked anew."""
+        judged = self.judged
+        if judged is None or judged == (now := _contents(plan)):
+            return
+        keys = {*judged, *now}
+        differ = {key.partition("\0")[0] for key in keys if judged.get(key) != now.get(key)}
+        raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
-def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
-    """The paths that the patch writes; it asks to leave when the session may not write one."""
-    from toolrest.patch import run as summary
-
-    paths = request.paths(cwd)
-    if not paths:
-        raise Rejected(summary.EMPTY)
-    if request.dry_run:
-        return Effects(reads=tuple(map(ctx.files.canonical, paths)))
-    ctx.memo["places"] = frozenset(place for path in paths for place in _places(path, ctx))
-    blocked = _not_ours(paths, ctx)
+def _writes(paths: list[str], blocked: list[str], ctx: Context) -> Effects:
+    """The writes of a patch; it asks to leave when the session may not write one of them."""
     if not blocked:
-        real = tuple(ctx.files.canonical(path) for path in paths)
-        return Effects(writes=real, judged=True)
+        return Effects(writes=tuple(paths), judged=True)
     shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
-    return Effects(writes=tuple(paths), judged=True, escalates=f"{_why_not_ours(ctx)}: {shown}")
-
-
-def _why_not_ours(ctx: Context) -> str:
-    if ctx.files.mode == "read-only":
-        return "the session is read-only, and it writes"
-    return "it writes outside of the project, or where nothing may be changed"
+    why = (
+        "the session is read-only, and it writes"
+        if ctx.files.mode == "read-only"
+        else "it writes outside of the project, or where nothing may be changed"
+    )
+    return Effects(writes=tuple(paths), judged=True, escalates=f"{why}: {shown}")
 
 
 def _places(path: str, ctx: Context) -> tuple[str, str]:
@@ -212,66 +331,12 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
     return [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
 
 
-async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
-    """Verify the patch; in a mode that never asks, deny one that leaves the project."""
-    ctx.memo["records"], ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
-    if (
-        ctx.session.approval_policy in ("never", "dangerous")
-        and not request.dry_run
-        and _not_ours(request.paths(cwd), ctx)
-    ):
-        reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
-        raise Rejected(f"patch rejected: {reason}")
-
-
-def _planned(
-    request: Request, cwd: str, ctx: Context
-) -> tuple[list[Record], dict[str, bytes | None] | None]:
-    """The verified changes, and the contents they are planned on, for `_refuse_changed`."""
-    from toolrest.patch.errors import PatchError
-
-    records = verify(request, cwd, ctx) if request.form == "codex" or request.dry_run else None
-    if request.dry_run:
-        return records or [], None
-    try:
-        with _files(ctx) as files:
-            plan = request.plan(files, cwd, ctx.session.settings.legacy_encoding)
-    except PatchError as error:
-        if records is None:
-            raise failed(error, request.error_prefix) from None
-        return records, {}  # Codex verifies less than it plans: `apply` finds and reports it again
-    if records is None:
-        records = [] if plan is None else plan.records
-    return records, _contents(plan)
-
-
 def _contents(plan: Plan | None) -> dict[str, bytes | None]:
     """Old and new content of every file of a plan, by its path."""
     if plan is None:
         return {}
     after = {f"{change.path}\0after": change.content for change in plan.changes}
     return {**plan.sources, **after}
-
-
-def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
-    """Raise Changed when files differ from those that the user was shown: it is asked anew."""
-    judged = ctx.memo.get("plan")
-    if judged is None or judged == (now := _contents(plan)):
-        return
-    differ = {key.partition("\0")[0] for key in {*judged, *now} if judged.get(key) != now.get(key)}
-    raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
-
-
-def patch_question(cwd: str, ctx: Context) -> ToolQuestion:
-    """The approval question: the diff of every file that the patch changes, nothing left out."""
-    from toolrest.patch.report.changes import changes
-
-    found = list(changes(ctx.memo.get("records", ())))
-    return ToolQuestion(
-        cwd=cwd,
-        diff="\n".join(map(_shown, found)),
-        changes={change.path: change.to_event() for change in found},
-    )
 
 
 def _shown(change: Change) -> str:
@@ -284,24 +349,7 @@ def _shown(change: Change) -> str:
     return f"{change.type} {change.path}{moved}\n{body}"
 
 
-def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
-    """Check the patch against the disk without writing; RespondToModel when it does not apply."""
-    from toolrest.patch.errors import PatchError
-
-    try:
-        with _files(ctx) as files:
-            return request.verify(files, cwd, ctx.session.settings.legacy_encoding)
-    except PatchError as error:
-        raise failed(error, request.error_prefix) from None
-
-
-def dry_run(request: Request, ctx: Context) -> ToolOutput:
-    """Show what edits would change, without writing."""
-    records = verify(request, ctx.cwd, ctx)
-    return ToolOutput(fenced_diff(records, ctx) if records else NO_CHANGES)
-
-
-def fenced_diff(records: list[Record], ctx: Context) -> str:
+def fenced_diff(records: Sequence[Record], ctx: Context) -> str:
     """The change as a unified diff in a fence that nothing in it can close."""
     from toolrest.patch.report.changes import changes
 
@@ -316,50 +364,6 @@ def fenced_diff(records: list[Record], ctx: Context) -> str:
     return f"{fence}diff\n{text}{ending}{fence}"
 
 
-def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
-    """Write the patch, all or nothing, and return the result."""
-    with _files(ctx) as files:
-        return _apply(request, cwd, ctx, files)
-
-
-def _apply(request: Request, cwd: str, ctx: Context, files: OsFiles) -> ToolOutput:
-    from toolrest.patch.errors import PatchError
-    from toolrest.patch.report.changes import changes
-    from toolrest.patch.report.turn_diff import TurnDiffTracker
-    from toolrest.patch.run import PatchOutcome, carry_out
-    from toolrest.patch.text import diagnose
-
-    started = time.monotonic()
-    try:
-        plan = request.plan(files, cwd, ctx.session.settings.legacy_encoding)
-    except PatchError as error:
-        # Verification passed, so this problem shows only when the patch is written.
-        return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
-    _refuse_changed(plan, ctx)
-    if plan is None:
-        return ToolOutput(NO_CHANGES)
-    listed = {
-        change.path: change.to_event()
-        for change in changes(plan.records, ctx.session.settings.legacy_encoding)
-    }
-    listed = ctx.redact_json(listed)
-    ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))
-    diff: TurnDiffTracker = ctx.turn_state.setdefault("diff", TurnDiffTracker(ctx.workspace))
-    diff.watch(plan, files)
-    outcome = carry_out(plan, files)
-    ctx.emit(
-        PatchApplyEnd(
-            call_id=ctx.call_id,
-            stdout=outcome.stdout,
-            stderr=outcome.stderr,
-            success=outcome.exit_code == 0,
-            changes=listed,
-        )
-    )
-    ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
-    return _ran(outcome, started)
-
-
 def _ran(outcome: PatchOutcome, started: float) -> ToolOutput:
     from toolrest.patch import run as summary
 
@@ -370,12 +374,6 @@ def _ran(outcome: PatchOutcome, started: float) -> ToolOutput:
     if outcome.exit_code:
         output.failure = Failure("execution_failed", outcome.stderr)
     return output
-
-
-def _files(ctx: Context) -> PolicyFiles:
-    from toolrest.patch.files.policy_files import PolicyFiles
-
-    return PolicyFiles(ctx.writable_files, ctx.memo.get("places"))
 
 
 def failed(error: Any, refusal: str | None = None) -> RespondToModel:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.errors import RespondToModel
+from toolrest.errors import Failure, RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.gate.tool.call import ToolCall
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.files import apply_patch
+from toolrest.tools.files.apply_patch import PatchCall, fenced_diff
 
 if TYPE_CHECKING:
     from toolrest.patch.request import Request
@@ -77,21 +78,9 @@ class EditFile(Tool):
         unknown = tuple(name for name in value if name not in _NAMES)
         return arguments.Decoded(_request(value, self.name), unknown)
 
-    def effects(self, args: Request, ctx: Context) -> Effects:
-        """Writes that one file; a dry run reads it."""
-        return apply_patch.patch_effects(args, ctx.cwd, ctx)
-
-    async def prepare(self, args: Request, ctx: Context) -> None:
-        """Check that the edits would apply, before approval is asked for."""
-        await apply_patch.prepare_patch(args, ctx.cwd, ctx)
-
-    async def run(self, args: Request, ctx: Context) -> ToolOutput:
-        """Make all edits or none, and show them."""
-        return await ctx.in_thread(_edit, args, ctx)
-
-    def question(self, args: Request, ctx: Context) -> ToolQuestion:
-        """The change as a diff."""
-        return apply_patch.patch_question(ctx.cwd, ctx)
+    def begin(self, args: Request, ctx: Context) -> ToolCall:
+        """The edits, on the patch engine."""
+        return EditCall(self, args, ctx, args, ctx.cwd)
 
     def rejected_text(self, message: str) -> str:
         """The message of a denied edit."""
@@ -109,23 +98,21 @@ def _request(value: Mapping[str, Any], tool: str) -> Request:
         raise RespondToModel(f"{tool} failed: {error.verdict}", kind="input_invalid") from None
 
 
-def _edit(request: Request, ctx: Context) -> ToolOutput:
-    if request.dry_run:
-        return apply_patch.dry_run(request, ctx)
-    records = apply_patch.verify(request, ctx.cwd, ctx)
-    if not records:
-        return ToolOutput(apply_patch.NO_CHANGES)
-    return reporting(
-        apply_patch.apply(request, ctx.cwd, ctx), request, apply_patch.fenced_diff(records, ctx)
-    )
+class EditCall(PatchCall):
+    """Edits of one file; the result is their diff."""
+
+    def present(self, output: ToolOutput) -> ToolOutput:
+        """The change as a diff."""
+        if output.failure is not None:
+            return reworded(output.failure, output.notes, self.request)
+        if self.records:
+            output.content = fenced_diff(self.records, self.ctx)
+        return output
 
 
-def reporting(output: ToolOutput, request: Request, text: str) -> ToolOutput:
-    """A message of apply_patch, reworded for a tool with another name."""
-    if output.failure is not None:
-        message = f"{request.error_prefix}: {output.failure.message.rstrip()}"
-        failed = ToolOutput.error(message, output.failure.kind, output.failure.fields)
-        failed.notes = output.notes
-        return failed
-    output.content = text
+def reworded(failure: Failure, notes: list[str], request: Request) -> ToolOutput:
+    """A failure of apply_patch, reworded for a tool with another name."""
+    message = f"{request.error_prefix}: {failure.message.rstrip()}"
+    output = ToolOutput.error(message, failure.kind, failure.fields)
+    output.notes = notes
     return output

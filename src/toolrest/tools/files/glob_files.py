@@ -46,7 +46,7 @@ class GlobFiles(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads names in that folder."""
-        return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
+        return Effects(reads=(args.path or ctx.cwd,))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Return the paths, or an error for the model."""

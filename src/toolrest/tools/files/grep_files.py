@@ -71,7 +71,7 @@ class GrepFiles(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads what lies below the searched path."""
-        return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
+        return Effects(reads=(args.path or ctx.cwd,))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Return one page of results, or an error for the model."""

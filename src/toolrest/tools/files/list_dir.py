@@ -61,7 +61,7 @@ class ListDir(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that folder."""
-        return Effects(reads=(ctx.files.canonical(args.dir_path),))
+        return Effects(reads=(args.dir_path,))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Return a page of the listing, or an error for the model."""

@@ -96,7 +96,7 @@ class ReadFile(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
-        return Effects(reads=(ctx.files.canonical(args.file_path),))
+        return Effects(reads=(args.file_path,))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Return the lines asked for, or an error for the model."""

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.gate.tool.call import ToolCall
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.files import apply_patch
-from toolrest.tools.files.apply_patch import NO_CHANGES
-from toolrest.tools.files.edit_file import reporting
+from toolrest.tools.files.apply_patch import PatchCall
+from toolrest.tools.files.edit_file import reworded
 
 if TYPE_CHECKING:
     from toolrest.patch.request import Request
@@ -42,22 +42,9 @@ class WriteFile(Tool):
         )
         content: str = param(description="All of its text.")
 
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """Writes that one file."""
-        return apply_patch.patch_effects(_request(args, self.name), ctx.cwd, ctx)
-
-    async def prepare(self, args: Args, ctx: Context) -> None:
-        """Check that the file could be written, before approval is asked for."""
-        ctx.files.check_size(len(args.content.encode("utf-8", "replace")), args.path)
-        await apply_patch.prepare_patch(_request(args, self.name), ctx.cwd, ctx)
-
-    async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """Write the file and say whether it is new."""
-        return await ctx.in_thread(_write, _request(args, self.name), ctx)
-
-    def question(self, args: Args, ctx: Context) -> ToolQuestion:
-        """The change as a diff."""
-        return apply_patch.patch_question(ctx.cwd, ctx)
+    def begin(self, args: Args, ctx: Context) -> ToolCall:
+        """The new content, on the patch engine."""
+        return WriteCall(self, args, ctx, _request(args, self.name), ctx.cwd)
 
     def rejected_text(self, message: str) -> str:
         """The message of a denied write."""
@@ -71,12 +58,22 @@ def _request(args: WriteFile.Args, tool: str) -> Request:
     return Request("write", WriteRequest(args.path, args.content), f"{tool} failed")
 
 
-def _write(request: Request, ctx: Context) -> ToolOutput:
-    records = apply_patch.verify(request, ctx.cwd, ctx)
-    if not records:
-        return ToolOutput(NO_CHANGES)
-    output = apply_patch.apply(request, ctx.cwd, ctx)
-    (record,) = records
-    size = len(record.after or b"")
-    done = "Created" if record.before is None else "Replaced"
-    return reporting(output, request, f"{done} {record.path} ({size:,} bytes)")
+class WriteCall(PatchCall):
+    """The whole content of one file; the result says whether it is new."""
+
+    args: WriteFile.Args
+
+    async def prepare(self) -> None:
+        """Check that the file could be written, before approval is asked for."""
+        size = len(self.args.content.encode("utf-8", "replace"))
+        self.ctx.files.check_size(size, self.args.path)
+        await super().prepare()
+
+    def present(self, output: ToolOutput) -> ToolOutput:
+        """Say whether the file is new."""
+        if output.failure is not None:
+            return reworded(output.failure, output.notes, self.request)
+        for record in self.records:
+            done = "Created" if record.before is None else "Replaced"
+            output.content = f"{done} {record.path} ({len(record.after or b''):,} bytes)"
+        return output

@@ -40,7 +40,7 @@ class ViewImage(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
-        return Effects(reads=(ctx.files.canonical(args.path),))
+        return Effects(reads=(args.path,))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Return the image, or an error for the model."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.gate.output.mcp_result import output_of
 from toolrest.gate.schema.for_wire import clean_text
 from toolrest.gate.tool.arguments import Decoded
+from toolrest.gate.tool.call import ToolCall
 from toolrest.gate.tool.raw_schema import RawSchema
 from toolrest.gate.tool.tool import ExecItem, Tool
 from toolrest.gate.tool.wire_names import full_name
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 LONGEST_DESCRIPTION = 2048
 _SPARE = 30.0
-
-
-RESULTS: ContextVar[list[JSONObject] | None] = ContextVar("toolrest_mcp_results", default=None)
-"""Takes the result as the server sent it, for a tool that makes the call."""
 
 
 class McpTool(Tool):
@@ -88,39 +84,47 @@ class McpTool(Tool):
         """The arguments, checked by the server's own schema."""
         return self._schema.decode(raw)
 
-    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """Decide by the user's settings for this server, if they cover the tool."""
-        row = self.server.row
-        own = row.tools.get(self.definition.name)
-        mode = own.approval_mode if own is not None else row.default_tools_approval_mode
-        if mode == "approve" and (own is not None or effects.critical is None):
-            return Decision(Answer.ALLOW, "mcp.approve")
-        if mode == "prompt":
-            key = f"mcp_servers.{self.server.name}"
-            reason = f"{key} wants approval of its tools"
-            if ctx.session.approval_policy in ("never", "dangerous"):
-                message = (
-                    f'{reason}, and approval_policy = "{ctx.session.approval_policy}" never asks'
-                )
-                return Decision(Answer.DENY, "mcp.prompt", message)
-            return Decision(Answer.ASK, "mcp.prompt", reason)
-        return None
+    def begin(self, args: Any, ctx: Context) -> McpCall:
+        """The call, which keeps what the server sends."""
+        return McpCall(self, args, ctx, self.typical)
 
-    async def run(self, args: Any, ctx: Context) -> ToolOutput:
+
+class McpCall(ToolCall):
+    """A call of a server's tool, and the result as the server sent it."""
+
+    tool: McpTool
+    result: JSONObject | None = None
+
+    def decide(self) -> Decision | None:
+        """Decide by the user's settings for this server, if they cover the tool."""
+        server = self.tool.server
+        own = server.row.tools.get(self.tool.definition.name)
+        mode = own.approval_mode if own is not None else server.row.default_tools_approval_mode
+        if mode == "approve" and (own is not None or self.effects.critical is None):
+            return Decision(Answer.ALLOW, "mcp.approve")
+        if mode != "prompt":
+            return None
+        reason = f"mcp_servers.{server.name} wants approval of its tools"
+        policy = self.ctx.session.approval_policy
+        if policy in ("never", "dangerous"):
+            message = f'{reason}, and approval_policy = "{policy}" never asks'
+            return Decision(Answer.DENY, "mcp.prompt", message)
+        return Decision(Answer.ASK, "mcp.prompt", reason)
+
+    async def run(self) -> ToolOutput:
         """Call the server; an error of its own is an output, not an exception."""
-        server, tool = self.definition.key
+        ctx, known = self.ctx, self.tool.definition
+        server, tool = known.key
         pool: Pool = ctx.session.pool()
-        with reporting(ctx, server, tool, args) as outcome:
+        with reporting(ctx, server, tool, self.args) as outcome:
             try:
-                result = await pool.call(
-                    server, tool, args, known=self.definition, on_progress=_progress(ctx)
+                self.result = await pool.call(
+                    server, tool, self.args, known=known, on_progress=_progress(ctx)
                 )
             except McpError as error:
                 raise _failure(server, tool, error) from None
-            outcome.ok(result)
-        if (asked := RESULTS.get()) is not None:
-            asked.append(result)
-        return output_of(result, self.server.row.result_view)
+            outcome.ok(self.result)
+        return output_of(self.result, self.tool.server.row.result_view)
 
 
 def _failure(server: str, tool: str, error: McpError) -> RespondToModel:

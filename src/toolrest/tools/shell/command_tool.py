@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.gate.tool.call import ToolCall, ToolQuestion
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
 from toolrest.sandbox.denial import ASK
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.tools.files.apply_patch import (
-    apply,
-    failed,
-    patch_effects,
-    patch_question,
-    prepare_patch,
-    read,
-)
+from toolrest.tools.files.apply_patch import PatchCall, failed, read
 from toolrest.tools.shell.sandbox_description import SandboxDescription
 
 if TYPE_CHECKING:
@@ -60,31 +54,6 @@ class Escalation(Parameters):
         )
 
 
-def command_effects(launch: Launch, args: Escalation, verdict: Judgement) -> Effects:
-    """The effects of a command: one program, in the sandbox unless the model asks otherwise.
-
-    Only a command that is proven to read and nothing else may share its turn.
-    """
-    from toolrest.policy.verdict.verdict import CommandClass
-
-    confined = launch.confined
-    if confined and launch.escalated:
-        return Effects(runs=(launch.argv,), escalates=args.justification or "")
-    worst = verdict.worst
-    critical = (
-        f"{worst.rule}: {worst.why}" if worst and worst.kind >= CommandClass.DANGEROUS else None
-    )
-    looks_only = confined and verdict.kind == CommandClass.SAFE
-    return Effects(
-        runs=(launch.argv,),
-        confined=confined,
-        critical=critical,
-        exclusive=False if looks_only else None,
-        reads=verdict.reads if looks_only else (),
-        looks=looks_only,
-    )
-
-
 class CommandTool(Tool):
     """Base class of tools that run commands. One that only applies a patch is run as a patch."""
 
@@ -110,34 +79,19 @@ class CommandTool(Tool):
         """Plan what the call will start."""
         raise NotImplementedError
 
-    def launch(self, args: Any, ctx: Context) -> Launch:
-        """The launch record, made once a call: what is judged and shown is what runs."""
-        found: Launch | None = ctx.memo.get("launch")
-        if found is None:
-            found = ctx.memo["launch"] = ctx.memo["planned"] = self.plan(args, ctx)
-        return found
-
-    def _patch_once(self, args: Any, ctx: Context) -> PatchCall | None:
-        """The patch that the command applies, if it is one; read once a call."""
-        memo = ctx.memo
-        if "patch" not in memo:
-            memo["patch"] = patch_in(self.launch(args, ctx))
-        found: PatchCall | None = memo["patch"]
-        return found
-
-    async def start(self, launch: Launch, args: Any, ctx: Context) -> ToolOutput:
+    async def start(self, call: CommandCall, launch: Launch) -> ToolOutput:
         """Start the command."""
         raise NotImplementedError
 
-    def effects(self, args: Any, ctx: Context) -> Effects:
-        """Runs one program, or writes the files of a patch."""
-        launch = self.launch(args, ctx)
+    def begin(self, args: Any, ctx: Context, git_armed: str = "") -> ToolCall:
+        """A command, or a patch that is applied by us."""
+        launch = self.plan(args, ctx)
         if launch.escalated:
             self._refuse_escalation(ctx)
-        patch = self._patch_once(args, ctx)
+        patch = patch_in(launch)
         if patch is not None:
-            return patch_effects(patch.request, patch.cwd, ctx)
-        return command_effects(launch, args, self.verdict(args, ctx))
+            return ShellPatchCall(self, args, ctx, *patch)
+        return CommandCall(self, args, ctx, launch, git_armed)
 
     def _refuse_escalation(self, ctx: Context) -> None:
         """Only on-request lets a model ask to leave the sandbox, and not with every tool."""
@@ -149,183 +103,211 @@ class CommandTool(Tool):
         if refusal is not None:
             raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
 
-    def verdict(self, args: Any, ctx: Context) -> Judgement:
-        """The judgement of each part of the command; made once a call."""
-        found: Judgement | None = ctx.memo.get("verdict")
-        if found is None:
-            from toolrest.policy.verdict.command import judge
-            from toolrest.tools.shell.decision import expose
-
-            launch = self.launch(args, ctx)
-            program = launch.program
-            found = judge(
-                launch.judged,
-                cwd=launch.cwd,
-                writable_roots=(*ctx.files.writable_roots, *PRIVATE),
-                known_shell=program is None or not program.writable,
-                shell=launch.shell,
-            )
-            changed = ctx.memo.get("changed")
-            if isinstance(changed, GitArmed):
-                found.arm_git(str(changed))
-            expose(found, launch, ctx)
-            ctx.memo["verdict"] = found
-        return found
-
-    def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """The paths that the command line names as written."""
-        return self.verdict(args, ctx).writes if effects.runs else ()
-
-    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """The hosts that the command line names, and programs whose purpose is to send."""
-        if not effects.runs:
-            return super().reaches(args, effects, ctx)
-        launch = self.launch(args, ctx)
-        if launch.confined and launch.network == "off" and effects.escalates is None:
-            return ()
-        from toolrest.policy.commands.network import senders_in
-
-        verdict = self.verdict(args, ctx)
-        return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
-
-    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """Decide by what the command line does; a patch is decided like any write."""
-        if not effects.runs:
-            return None
-        from toolrest.tools.shell.decision import decision_on
-
-        return decision_on(self.verdict(args, ctx), self.launch(args, ctx), args, ctx)
-
-    def retry_keys(
-        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
-    ) -> tuple[GrantKey, ...]:
-        """The key of exactly this command here; none if a tool could have written its program."""
-        if not effects.runs or effects.critical is not None:
-            return ()
-        from toolrest.tools.shell.decision import retry_key
-
-        return retry_key(self.verdict(args, ctx), self.launch(args, ctx), ctx)
-
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """Hooks see a command that applies a patch as a patch."""
         names = super().hook_names(effects)
         # Hooks' matchers know patches by the name of Codex's tool.
         return names if effects.runs else (*names, "apply_patch")
 
-    def question(self, args: Any, ctx: Context) -> ToolQuestion:
-        """The argument vector and the folder, or the patch as a diff."""
-        patch = self._patch_once(args, ctx)
-        if patch is not None:
-            return patch_question(patch.cwd, ctx)
-        launch = self.launch(args, ctx)
-        purpose = getattr(args, "description", None) or ""
-        return ToolQuestion(
-            launch.argv,
-            launch.cwd,
-            purpose=purpose,
-            parsed=self.parsed(args, ctx),
-            files=self._asked_files(launch, args, ctx),
+    def wrap_patch(self, text: str) -> str:
+        """Put the result of a patch into this tool's layout."""
+        return text
+
+
+class CommandCall(ToolCall):
+    """A command: what it will start, what each part of its line does, and what was asked about."""
+
+    tool: CommandTool
+    launch: Launch
+    """The launch record: what is judged and shown is what runs."""
+    verdict: Judgement
+    """The judgement of each part of the line."""
+    asked_files: RunFiles = ()
+    """The files that an approval is tied to besides the program: scripts of the line."""
+
+    def __init__(
+        self, tool: CommandTool, args: Escalation, ctx: Context, launch: Launch, git_armed: str
+    ) -> None:
+        self.args, self.ctx = args, ctx
+        self.runner = ctx.session.runner()
+        self.launch = self.planned = launch
+        self._judge(git_armed)
+        super().__init__(tool, args, ctx, self._effects())
+
+    def _judge(self, git_armed: str) -> None:
+        from toolrest.policy.verdict.command import judge
+        from toolrest.policy.verdict.verdict import CommandClass
+
+        launch = self.launch
+        program = launch.program
+        self._planted: bool | None = None
+        verdict = self.verdict = judge(
+            launch.judged,
+            cwd=launch.cwd,
+            writable_roots=(*self.ctx.files.writable_roots, *PRIVATE),
+            known_shell=program is None or not program.writable,
+            shell=launch.shell,
+        )
+        if git_armed:
+            verdict.arm_git(git_armed)
+        # Commands judged harmless by name count for more where a planted file may shadow them.
+        if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
+            _ = self.planted
+
+    @property
+    def planted(self) -> bool:
+        """Whether a planted file may shadow one of the commands; their class is raised then."""
+        if self._planted is None:
+            from toolrest.policy.verdict.path_hijack import expose_hijacks
+
+            self._planted = expose_hijacks(self.verdict, self.launch)
+        return self._planted
+
+    def _effects(self) -> Effects:
+        """One program, in the sandbox unless the model asks otherwise.
+
+        Only a command that is proven to read and nothing else may share its turn.
+        """
+        from toolrest.policy.verdict.verdict import CommandClass
+
+        launch, verdict = self.launch, self.verdict
+        confined = launch.confined
+        if confined and launch.escalated:
+            return Effects(runs=(launch.argv,), escalates=self.args.justification or "")
+        worst = verdict.worst
+        critical = (
+            f"{worst.rule}: {worst.why}" if worst and worst.kind >= CommandClass.DANGEROUS else None
+        )
+        looks_only = confined and verdict.kind == CommandClass.SAFE
+        return Effects(
+            runs=(launch.argv,),
+            confined=confined,
+            critical=critical,
+            exclusive=False if looks_only else None,
+            reads=verdict.reads if looks_only else (),
+            looks=looks_only,
         )
 
-    def _asked_files(self, launch: Launch, args: Any, ctx: Context) -> RunFiles:
-        """The files that an approval is tied to: the program, and scripts of the command line."""
+    def again(self, changed: Changed) -> ToolCall:
+        """The command, judged anew; git counts as armed where its settings name programs."""
+        git_armed = str(changed) if isinstance(changed, GitArmed) else ""
+        return self.tool.begin(self.args, self.ctx, git_armed)
+
+    def known_writes(self) -> tuple[str, ...]:
+        """The paths that the command line names as written."""
+        return self.verdict.writes
+
+    def reaches(self) -> tuple[str, ...]:
+        """The hosts that the command line names, and programs whose purpose is to send."""
+        launch, verdict = self.launch, self.verdict
+        if launch.confined and launch.network == "off" and self.effects.escalates is None:
+            return ()
+        from toolrest.policy.commands.network import senders_in
+
+        return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
+
+    def decide(self) -> Decision:
+        """Decide by what the command line does."""
+        from toolrest.tools.shell.decision import decision_on
+
+        return decision_on(self)
+
+    def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
+        """The key of exactly this command here; none if a tool could have written its program."""
+        if self.effects.critical is not None:
+            return ()
+        from toolrest.tools.shell.decision import retry_key
+
+        return retry_key(self)
+
+    def question(self) -> ToolQuestion:
+        """The argument vector and the folder, with the files that an approval is tied to."""
         from toolrest.policy.verdict.run_files import run_files
 
-        found = ctx.memo["asked_files"] = run_files(self.verdict(args, ctx), launch)
-        program = launch.program
-        return found if program is None else ((program.path, program.stamp), *found)
+        launch = self.launch
+        files = self.asked_files = run_files(self.verdict, launch)
+        if launch.program is not None:
+            files = ((launch.program.path, launch.program.stamp), *files)
+        purpose = getattr(self.args, "description", None) or ""
+        return ToolQuestion(
+            launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed, files=files
+        )
 
-    def parsed(self, args: Any, ctx: Context) -> tuple[JSONObject, ...]:
-        """The purpose of each part of the command, for requests and events; made once a call."""
-        found: tuple[JSONObject, ...] | None = ctx.memo.get("parsed")
-        if found is None:
-            from toolrest.policy.commands.purpose import parsed_command
+    @cached_property
+    def parsed(self) -> tuple[JSONObject, ...]:
+        """The purpose of each part of the command, for requests and events."""
+        from toolrest.policy.commands.purpose import parsed_command
 
-            scripts = self.verdict(args, ctx).scripts
-            found = ctx.memo["parsed"] = parsed_command(self.launch(args, ctx).judged, scripts)
-        return found
+        return parsed_command(self.launch.judged, self.verdict.scripts)
 
-    async def prepare(self, args: Any, ctx: Context) -> Effects | None:
-        """Verify a patch; for a command, read the login profile that sets its environment."""
-        patch = self._patch_once(args, ctx)
-        if patch is not None:
-            await prepare_patch(patch.request, patch.cwd, ctx)
-            return None
-        planned: Launch = ctx.memo["planned"]
+    async def prepare(self) -> None:
+        """Read the login profile that sets the command's environment."""
         # A profile is a program: outside the sandbox it is read only after the decision.
-        if planned.confined and not planned.escalated:
-            runner = ctx.session.runner()
-            try:
-                settled = await runner.settle(planned, outside=False)
-            except SandboxBusy as error:
-                raise runner.enclosure.refusal(error) from error
-            except SandboxUnavailable:
-                return None  # the start says so, after the decision
-            if self._settle(settled, args, ctx):
-                return self.effects(args, ctx)
-        return None
+        if not self.planned.confined or self.planned.escalated:
+            return
+        runner = self.runner
+        try:
+            settled = await runner.settle(self.planned, outside=False)
+        except SandboxBusy as error:
+            raise runner.enclosure.refusal(error) from error
+        except SandboxUnavailable:
+            return  # the start says so, after the decision
+        if self._settle(settled):
+            self.touch(self._effects())
 
-    def _settle(self, settled: Launch, args: Any, ctx: Context) -> bool:
+    def _settle(self, settled: Launch) -> bool:
         """Put a new environment into the launch record; True when its PATH finds other programs."""
-        from toolrest.tools.shell.decision import path_hijack
-
-        before = self.launch(args, ctx)
-        ctx.memo["launch"] = settled
+        before, self.launch = self.launch, settled
         if settled.path == before.path:
             return False
-        ctx.memo.pop("path_hijack", None)
-        return path_hijack(self.verdict(args, ctx), settled, ctx)
+        self._planted = None
+        return self.planted
 
-    async def _ready(self, args: Any, ctx: Context) -> Launch:
+    async def run(self) -> ToolOutput:
+        """Run the command."""
+        launch = await self._ready()
+        try:
+            return await self.tool.start(self, launch)
+        except SandboxDenied as denied:
+            raise _without_advice(denied, self.ctx) from None
+
+    async def _ready(self) -> Launch:
         """The launch record to start; raises Changed when it differs from what was judged."""
-        runner = ctx.session.runner()
-        cwd = runner.workdir(args.workdir)
-        planned: Launch = ctx.memo["planned"]
+        ctx, runner = self.ctx, self.runner
+        cwd = runner.workdir(self.args.workdir)
         # The person may have switched the sandbox off since it was planned.
-        if ctx.outside or not (planned.confined and runner.is_confined):
-            settled = await runner.settle(planned, outside=True)
-            if self._settle(settled, args, ctx):
-                raise Changed("outside the sandbox PATH finds other programs than were judged")
-        launch = self.launch(args, ctx)
-        folders = self.verdict(args, ctx).git_folders
+        outside = ctx.outside or not (self.planned.confined and runner.is_confined)
+        if outside and self._settle(await runner.settle(self.planned, outside=True)):
+            raise Changed("outside the sandbox PATH finds other programs than were judged")
+        launch, folders = self.launch, self.verdict.git_folders
         more: dict[str, str] = {}
         if folders:
             from toolrest.tools.shell.git_settings import disarm
 
             more = await disarm((cwd, *folders), ctx)
         runner.compare(launch)
-        refuse_changed(ctx.memo.get("asked_files", ()))
+        refuse_changed(self.asked_files)
         runner.count()
         return replace(launch, env={**launch.env, **more}) if more else launch
 
-    async def run(self, args: Any, ctx: Context) -> ToolOutput:
-        """Run the command, or apply its patch."""
-        patch = self._patch_once(args, ctx)
-        if patch is None:
-            launch = await self._ready(args, ctx)
-            try:
-                return await self.start(launch, args, ctx)
-            except SandboxDenied as denied:
-                raise _without_advice(denied, ctx) from None
-        output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)
-        output.content = self.wrap_patch(output.text)
-        output.notes.append(f"apply_patch was requested via {self.name}; use the tool itself")
+
+class ShellPatchCall(PatchCall):
+    """A command that is a patch: it is judged, shown and applied as one."""
+
+    tool: CommandTool
+
+    def present(self, output: ToolOutput) -> ToolOutput:
+        """The result of the patch in the tool's layout."""
+        output.content = self.tool.wrap_patch(output.text)
+        output.notes.append(f"apply_patch was requested via {self.tool.name}; use the tool itself")
         return output
 
-    def wrap_patch(self, text: str) -> str:
-        """Put the result of a patch into this tool's layout."""
-        return text
 
+def patch_in(launch: Launch) -> tuple[Request, str] | None:
+    """The patch that a command is, and the folder that its paths start from; or None.
 
-class PatchCall(Struct, frozen=True):
-    """A patch in a command, and the folder that its paths start from."""
-
-    request: Request
-    cwd: str
-
-
-def patch_in(launch: Launch) -> PatchCall | None:
-    """The patch that a command is, or None; RespondToModel when it is a broken one."""
+    RespondToModel when it is a broken one.
+    """
     text = "\n".join(launch.argv)
     if not any(mark in text for mark in _PATCH_MARKS):
         return None
@@ -336,9 +318,7 @@ def patch_in(launch: Launch) -> PatchCall | None:
         found = recognise(launch.argv)
     except PatchError as error:
         raise failed(error) from None
-    if found is None:
-        return None
-    return PatchCall(read(found.text), found.cwd(launch.cwd))
+    return None if found is None else (read(found.text), found.cwd(launch.cwd))
 
 
 def finish(

@@ -21,7 +21,6 @@ from toolrest.policy.verdict.outcome import (
     Setting,
     outcome,
 )
-from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.verdict import CommandClass
 
 if TYPE_CHECKING:
@@ -30,21 +29,7 @@ if TYPE_CHECKING:
     from toolrest.gate.context import Context
     from toolrest.policy.launch import Launch
     from toolrest.policy.verdict.verdict import Judgement
-    from toolrest.tools.shell.command_tool import Escalation
-
-
-def expose(verdict: Judgement, launch: Launch, ctx: Context) -> None:
-    """Raise the class of commands judged harmless by name that a planted file may shadow."""
-    if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
-        path_hijack(verdict, launch, ctx)
-
-
-def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
-    """Whether a planted file may shadow one of the commands; found out at most once a call."""
-    found: bool | None = ctx.memo.get("path_hijack")
-    if found is None:
-        found = ctx.memo["path_hijack"] = expose_hijacks(verdict, launch)
-    return found
+    from toolrest.tools.shell.command_tool import CommandCall
 
 
 def _executables(launch: Launch, ctx: Context) -> Executables:
@@ -64,13 +49,14 @@ def setting_of(launch: Launch, ctx: Context) -> Setting:
     )
 
 
-def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
+def decision_on(call: CommandCall) -> Decision:
     """The decision on a command line."""
+    verdict, launch, ctx = call.verdict, call.launch, call.ctx
     setting = setting_of(launch, ctx)
     refused = closed(verdict, ctx, confined=launch.confined and not launch.escalated)
     if refused is not None:
         return refused
-    found = outcome(verdict, ctx.session.known.rules, setting, prefix_rule=args.prefix_rule)
+    found = outcome(verdict, ctx.session.known.rules, setting, prefix_rule=call.args.prefix_rule)
     required = found.requirement
     if required.answer == Answer.DENY:
         reason = required.reason or ""
@@ -84,11 +70,11 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
         leaves = (
             required.bypass_sandbox
             and launch.confined
-            and not path_hijack(verdict, launch, ctx)
+            and not call.planted
             and not _executables(launch, ctx).is_writable(verdict.segments)
         )
         return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
-    return _asked(verdict, launch, found, setting, args, ctx)
+    return _asked(call, found, setting)
 
 
 _ALWAYS = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108 - the sandbox's own
@@ -130,18 +116,12 @@ def _matching(pattern: str) -> list[str]:
     return [f"{folder}/{found}" for found in fnmatch.filter(names, name)]
 
 
-def _asked(
-    verdict: Judgement,
-    launch: Launch,
-    found: Outcome,
-    setting: Setting,
-    args: Escalation,
-    ctx: Context,
-) -> Decision:
+def _asked(call: CommandCall, found: Outcome, setting: Setting) -> Decision:
+    verdict, launch, ctx = call.verdict, call.launch, call.ctx
     required = found.requirement
     rows = [decided.row for decided in found.decided]
     leaves = launch.confined and found.leaves
-    justified = args.justification if setting.escalated else None
+    justified = call.args.justification if setting.escalated else None
     words = justified or required.reason or required.detail or "it asks to run"
     where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
     question = Decision(
@@ -170,7 +150,7 @@ def _asked(
 
     files = _executables(launch, ctx)
     suspect = leaves and files.is_writable(verdict.segments)
-    kept = not suspect and not (leaves and path_hijack(verdict, launch, ctx))
+    kept = not suspect and not (leaves and call.planted)
     shell = launch.argv[0] if isinstance(launch.judged, str) else ""
     how = RunsHow(leaves, files.path, shell)
     if kept and allowed(granted_by(stored, how)):
@@ -183,11 +163,12 @@ def _asked(
     return replace(question, keys=keys if allowed(offered) else ())
 
 
-def retry_key(verdict: Judgement, launch: Launch, ctx: Context) -> tuple[GrantKey, ...]:
+def retry_key(call: CommandCall) -> tuple[GrantKey, ...]:
     """The grant of a command's retries outside; none where its program may change unseen."""
+    verdict, launch, ctx = call.verdict, call.launch, call.ctx
     grave = verdict.worst is not None and verdict.worst.kind >= CommandClass.DANGEROUS
     suspect = _executables(launch, ctx).is_writable(verdict.segments)
-    if grave or suspect or path_hijack(verdict, launch, ctx):
+    if grave or suspect or call.planted:
         return ()
     program = "" if launch.program is None else launch.program.path
     root = ctx.files.canonical(launch.cwd)

@@ -11,11 +11,12 @@ from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputD
 from toolrest.gate.context import Context
 from toolrest.gate.output.truncate import Limit, byte_length, formatted_truncate
 from toolrest.gate.tool.args_class import param
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.tools.shell.command_tool import (
+    CommandCall,
     CommandTool,
     Escalation,
     Permissions,
@@ -86,21 +87,19 @@ class ExecCommand(CommandTool):
         """The layout of a patch: a time and an output, no session."""
         return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
 
-    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, call: CommandCall, launch: Launch) -> ToolOutput:
         """Start the command, wait, and return its output and whether it still runs."""
-        parsed: tuple[JSONObject, ...] = ()
+        args, ctx = call.args, call.ctx
         ctx.delta = ExecCommandOutputDelta
         collector = ctx.collector()
 
         def started(session_id: int, pid: int) -> None:
-            nonlocal parsed
-            parsed = self.parsed(args, ctx)  # while the program is busy starting
             ctx.emit(
                 ExecCommandBegin(
                     call_id=ctx.call_id,
                     command=launch.argv,
                     cwd=launch.cwd,
-                    parsed_cmd=parsed,
+                    parsed_cmd=call.parsed,  # made while the program is busy starting
                     process_id=str(session_id),
                     source=_SOURCE,
                     withheld=launch.withheld,
@@ -114,7 +113,7 @@ class ExecCommand(CommandTool):
                     call_id=ctx.call_id,
                     command=launch.argv,
                     cwd=launch.cwd,
-                    parsed_cmd=parsed,
+                    parsed_cmd=call.parsed,
                     stdout=end.transcript,
                     stderr="",
                     aggregated_output=end.transcript,
@@ -130,7 +129,7 @@ class ExecCommand(CommandTool):
                 )
             )
 
-        done = await ctx.session.runner().execute(
+        done = await call.runner.execute(
             launch,
             yield_ms=args.yield_time_ms,
             outside=ctx.outside,

@@ -12,13 +12,14 @@ from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import param
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.process.output.head_tail import Piece
 from toolrest.process.run import RunResult
 from toolrest.tools.shell.command_tool import (
+    CommandCall,
     CommandTool,
     Escalation,
     Permissions,
@@ -70,19 +71,16 @@ class Finished(Struct, frozen=True):
 
 
 async def run_once(
-    ctx: Context,
-    launch: Launch,
-    seconds: float,
-    parsed: tuple[JSONObject, ...],
-    lay_out: Callable[[Finished, Context], str],
+    call: CommandCall, launch: Launch, lay_out: Callable[[Finished, Context], str]
 ) -> ToolOutput:
     """Run the command and lay out its output; SandboxDenied has the output when it was blocked."""
+    ctx = call.ctx
     ctx.delta = ExecCommandOutputDelta
     begin = ExecCommandBegin(
         call_id=ctx.call_id,
         command=launch.argv,
         cwd=launch.cwd,
-        parsed_cmd=parsed,
+        parsed_cmd=call.parsed,
         withheld=launch.withheld,
     )
     ctx.emit(begin)
@@ -95,8 +93,8 @@ async def run_once(
             ctx.output(text, stream)
 
         try:
-            ran = await ctx.session.runner().run_once(
-                launch, seconds=seconds, outside=ctx.outside, on_delta=show
+            ran = await call.runner.run_once(
+                launch, seconds=call.args.seconds, outside=ctx.outside, on_delta=show
             )
         except BaseException:  # cancelled: the programs are gone, and the command has an end
             text = collector.so_far().text

@@ -11,6 +11,7 @@ from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
+from toolrest.tools.shell.command_tool import CommandCall
 from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_once
 
 
@@ -44,10 +45,9 @@ class ShellTool(OneShotTool):
             tuple(args.command), args.workdir, escalated=args.asks_to_leave()
         )
 
-    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, call: CommandCall, launch: Launch) -> ToolOutput:
         """Run it and return the result as JSON."""
-        parsed = self.parsed(args, ctx)
-        return await run_once(ctx, launch, args.seconds, parsed, _structured)
+        return await run_once(call, launch, _structured)
 
 
 def _structured(done: Finished, ctx: Context) -> str:

@@ -8,6 +8,7 @@ from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
+from toolrest.tools.shell.command_tool import CommandCall
 from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_once
 
 
@@ -36,9 +37,9 @@ class ShellCommand(OneShotTool):
             args.command, args.workdir, login=args.login, escalated=args.asks_to_leave()
         )
 
-    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, call: CommandCall, launch: Launch) -> ToolOutput:
         """Run it and return the result as text."""
-        return await run_once(ctx, launch, args.seconds, self.parsed(args, ctx), _freeform)
+        return await run_once(call, launch, _freeform)
 
 
 def _freeform(done: Finished, ctx: Context) -> str:

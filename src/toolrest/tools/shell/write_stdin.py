@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
@@ -11,7 +12,8 @@ from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolQuestion
+from toolrest.gate.tool.call import ToolCall, ToolQuestion
+from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
@@ -53,30 +55,6 @@ def _pending(args: WriteStdin.Args, ctx: Context) -> str:
     return lines.get(args.session_id, "")
 
 
-def _judged(args: WriteStdin.Args, ctx: Context) -> Judgement:
-    """What a shell would do with the input; once a call."""
-    found: Judgement | None = ctx.memo.get("typed")
-    if found is None:
-        from toolrest.policy.verdict.command import judge
-
-        roots = (*ctx.files.writable_roots, *PRIVATE)
-        text = _pending(args, ctx) + as_typed(args.chars)
-        found = ctx.memo["typed"] = judge(text, cwd=ctx.cwd, writable_roots=roots)
-    return found
-
-
-def _danger(args: WriteStdin.Args, ctx: Context) -> str | None:
-    """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""
-    if args.chars in _LOOKS:
-        return None
-    from toolrest.policy.verdict.verdict import CommandClass
-
-    worst = _judged(args, ctx).worst
-    if worst is None or (worst.kind < CommandClass.DANGEROUS and worst.rule != "unknown.budget"):
-        return None
-    return f"{worst.rule}: {worst.why}"
-
-
 class WriteStdin(Tool):
     """`write_stdin`. Calls on one command session run one after the other."""
 
@@ -109,31 +87,9 @@ class WriteStdin(Tool):
             default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
         )
 
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """The effects of what is typed; the command itself was decided on when it started."""
-        outside = args.chars not in _LOOKS and ctx.session.runner().left_sandbox(args.session_id)
-        return Effects(
-            runs=(("write_stdin", str(args.session_id)),),
-            serial=(f"exec:{args.session_id}",),
-            exclusive=False,
-            confined=not outside,
-            escalates=_OUTSIDE if outside else None,
-            critical=_danger(args, ctx),
-        )
-
-    def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
-        """Allow polling or ending a command without asking: the command itself was approved."""
-        if args.chars in _LOOKS and ctx.session.approval_policy != "strict":
-            return Decision(Answer.ALLOW, "session.poll")
-        if effects.confined and ctx.files.mode != "danger-full-access":
-            return None
-        from toolrest.tools.shell.decision import closed
-
-        return closed(_judged(args, ctx), ctx, confined=False)
-
-    def question(self, args: Args, ctx: Context) -> ToolQuestion:
-        """The input, and the command that gets it."""
-        return ToolQuestion(("write_stdin", str(args.session_id), args.chars))
+    def begin(self, args: Args, ctx: Context) -> ToolCall:
+        """The input of a call, judged as a shell would read it."""
+        return TypingCall(self, args, ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and return the output."""
@@ -159,3 +115,61 @@ class WriteStdin(Tool):
             )
         )
         return answer(done, args.max_output_tokens, collector)
+
+
+class TypingCall(ToolCall):
+    """The input of a call, judged as if a shell reads it."""
+
+    args: WriteStdin.Args
+
+    def __init__(self, tool: Tool, args: WriteStdin.Args, ctx: Context) -> None:
+        self.args, self.ctx = args, ctx
+        outside = args.chars not in _LOOKS and ctx.session.runner().left_sandbox(args.session_id)
+        # The command itself was decided on when it started.
+        effects = Effects(
+            runs=(("write_stdin", str(args.session_id)),),
+            serial=(f"exec:{args.session_id}",),
+            exclusive=False,
+            confined=not outside,
+            escalates=_OUTSIDE if outside else None,
+            critical=self._danger(),
+        )
+        super().__init__(tool, args, ctx, effects)
+
+    @cached_property
+    def judged(self) -> Judgement:
+        """What a shell would do with the input."""
+        from toolrest.policy.verdict.command import judge
+
+        ctx = self.ctx
+        roots = (*ctx.files.writable_roots, *PRIVATE)
+        text = _pending(self.args, ctx) + as_typed(self.args.chars)
+        return judge(text, cwd=ctx.cwd, writable_roots=roots)
+
+    def _danger(self) -> str | None:
+        """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""
+        if self.args.chars in _LOOKS:
+            return None
+        from toolrest.policy.verdict.verdict import CommandClass
+
+        worst = self.judged.worst
+        if worst is None:
+            return None
+        if worst.kind < CommandClass.DANGEROUS and worst.rule != "unknown.budget":
+            return None
+        return f"{worst.rule}: {worst.why}"
+
+    def decide(self) -> Decision | None:
+        """Allow polling or ending a command without asking: the command itself was approved."""
+        ctx = self.ctx
+        if self.args.chars in _LOOKS and ctx.session.approval_policy != "strict":
+            return Decision(Answer.ALLOW, "session.poll")
+        if self.effects.confined and ctx.files.mode != "danger-full-access":
+            return None
+        from toolrest.tools.shell.decision import closed
+
+        return closed(self.judged, ctx, confined=False)
+
+    def question(self) -> ToolQuestion:
+        """The input, and the command that gets it."""
+        return ToolQuestion(("write_stdin", str(self.args.session_id), self.args.chars))

@@ -1,0 +1,121 @@
+"""`ToolCall`: one call of a tool, with what it knows and what the gate asks it.
+
+A tool without state of its own needs none of this: `ToolCall` asks its `effects`, `decide` and
+`run`. A tool whose calls learn something on the way (a command's launch, a patch's plan) returns a
+subclass from `begin` and keeps it in fields. When something differs at the last moment from what
+was judged, the call is thrown away and `again` begins another one: nothing has to be cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Context
+    from toolrest.gate.decision.decide import Decision
+    from toolrest.gate.tool.tool import Tool
+    from toolrest.policy.effects import Effects, Risk
+    from toolrest.policy.grants.key import GrantKey
+    from toolrest.policy.launch import Changed
+
+
+class ToolQuestion(Struct, frozen=True):
+    """The part of an approval request that the tool fills: command line and folder, or diff.
+
+    `purpose` is what the model says the call is for; `changes` is the diff as events have it.
+    """
+
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    diff: str = ""
+    purpose: str = ""
+    changes: JSONObject = field(default_factory=dict)
+    parsed: tuple[JSONObject, ...] = ()
+    """The parsed parts of a command, as events have them."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The files that the call would run, each with a stamp of its content: part of the pin."""
+
+
+class ToolCall:
+    """One call, understood: its tool, typed arguments, effects and their risk."""
+
+    tool: Tool
+    effects: Effects
+    """The effects of this very call, with canonical paths."""
+    risk: Risk
+    mutating: bool
+    """Whether the call may change something outside Toolrest."""
+    approved = False
+    """Whether this very call was approved by a one-off approval."""
+
+    def __init__(self, tool: Tool, args: Any, ctx: Context, effects: Effects) -> None:
+        self.tool = tool
+        self.args = args
+        self.ctx = ctx
+        self.touch(effects)
+
+    def touch(self, effects: Effects) -> None:
+        """Take these effects, when it is begun or when they turn out to be others."""
+        self.effects = canonical_effects(effects, self.ctx)
+        self.risk = self.tool.level(self.effects)
+        self.mutating = self.effects.mutating
+
+    async def prepare(self) -> None:
+        """Check the call against the files, when it is its turn and before any approval.
+
+        Raise RespondToModel for a call that cannot work, so that no approval is wasted on it.
+        `touch` takes the effects where they turn out to be others.
+        """
+
+    def decide(self) -> Decision | None:
+        """Decide on the call in place of the approval table; None leaves it to the table."""
+        return self.tool.decide(self.args, self.effects, self.ctx)
+
+    def question(self) -> ToolQuestion:
+        """The tool's part of an approval request, besides the arguments."""
+        return ToolQuestion()
+
+    def run(self) -> Awaitable[Any]:
+        """Run the call. Return text, a ToolOutput or any JSON value; RespondToModel on failure."""
+        return self.tool.run(self.args, self.ctx)
+
+    def again(self, changed: Changed) -> ToolCall:
+        """Begin the call anew after something changed that had been judged."""
+        return self.tool.begin(self.args, self.ctx)
+
+    def known_writes(self) -> tuple[str, ...]:
+        """Name what the call is known to write besides what its effects name."""
+        return ()
+
+    def reaches(self) -> tuple[str, ...]:
+        """Name what the call may send data to outside of this machine."""
+        # A sub-agent's own calls are judged when it makes them.
+        effects = self.effects
+        return effects.connects if effects.confined else (*effects.connects, *effects.calls)
+
+    def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
+        """The grants by which a retry of this call outside the sandbox needs no further question.
+
+        Empty: it is asked about every time.
+        """
+        from toolrest.gate.approval.memory import needs_of
+
+        return tuple(needs_of(self.effects, self.tool, fingerprint, leaves=True))
+
+
+def canonical_effects(effects: Effects, ctx: Context) -> Effects:
+    """Effects with canonical paths, so that two spellings of one path conflict."""
+    if not (effects.reads or effects.writes):
+        return effects
+    real = ctx.files.canonical
+    reads = tuple(map(real, effects.reads))
+    writes = tuple(map(real, effects.writes))
+    if reads == effects.reads and writes == effects.writes:
+        return effects
+    return replace(effects, reads=reads, writes=writes)
