@@ -107,10 +107,9 @@ def test_entry_points_of_the_workspace_are_ignored_failed_before(range_: Range) 
     range_.file("evil-1.dist-info/entry_points.txt", ENTRY)
     range_.file("evil-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     code = (
-        "from toolrest import Toolrest\n"
-        "from toolrest.agent.setup.tools import add_user_tools\n"
-        "rest = Toolrest('.')\n"
-        "print(add_user_tools(rest), [t.name for t in rest.tools])\n"
+        "from toolrest import Toolrest, load_config\n"
+        "rest = Toolrest('.', config=load_config())\n"
+        "print(rest.warnings, [t.name for t in rest.tools])\n"
     )
     ran = range_.python(code)
     range_.unharmed()
@@ -129,9 +128,8 @@ def test_an_installed_entry_point_whose_code_is_in_the_workspace_is_left_out_fai
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     code = (
         f"import sys; sys.path.append({str(installed.parent)!r})\n"
-        "from toolrest import Toolrest\n"
-        "from toolrest.agent.setup.tools import add_user_tools\n"
-        "print(add_user_tools(Toolrest('.')))\n"
+        "from toolrest import Toolrest, load_config\n"
+        "print(Toolrest('.', config=load_config()).warnings)\n"
     )
     ran = range_.python(code)
     range_.unharmed()

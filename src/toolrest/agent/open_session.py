@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest import __version__
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.session import Shared
-    from toolrest.wire.model import Model
+    from toolrest.wire.model import Model, Usage
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -94,28 +94,23 @@ def open_with(
 
     `make_model` makes the models of sub-agents; without it there are none.
     """
-    held = HeldRollout(resume) if resume and not ephemeral else None
+    begins = Resumed(resume, holds=not ephemeral) if resume else New(source)
     journal: SessionJournal = NoJournal()
     try:
-        rollout = _rollout(resume) if resume else None
-        rest = make_rest(rollout.thread_id if rollout else str(uuid.uuid4()))
+        rest = make_rest(begins.id)
         model = main_model(rest.config)
-        if instructions is None:
-            instructions = _instructions(rest.config, rollout)
         if not ephemeral:
             journal = SessionJournal(rest.session.redactor)
-        if held is not None and rollout is not None:
-            journal.resume(held, rollout.lines)
         session = AgentSession(
             rest,
             model,
             journal=journal,
-            history=rollout.items if rollout else (),
-            usage=rollout.usage if rollout else None,
-            spent=rollout.spent if rollout else None,
+            history=begins.history,
+            usage=begins.usage,
+            spent=begins.spent,
             opening=opening(rest),
-            instructions=instructions,
-            hooks=agent_hooks(rest, resumed=rollout is not None),
+            instructions=begins.instructions(rest.config) if instructions is None else instructions,
+            hooks=agent_hooks(rest, resumed=resume is not None),
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
             owns_model=owns_model,
             holds_calls=holds_calls,
@@ -125,16 +120,11 @@ def open_with(
             from toolrest.agent.setup.notify import notify_turns
 
             notify_turns(rest, environ)
-        if rollout is None and not ephemeral:
-            _create(journal, session, source)
+        begins.enter(session)
     except BaseException:
         journal.close()
-        if held is not None:
-            held.close()
+        begins.close()
         raise
-    if rollout is not None:
-        session.history.never_again(rollout.call_ids)
-        _note_differences(session, rollout)
     return session
 
 
@@ -147,26 +137,70 @@ def provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
     return make
 
 
-def _rollout(path: str) -> Rollout:
-    from toolrest.agent.history.rollout import read_rollout
+class New:
+    """The beginning of a new session: an id, and nothing said yet."""
 
-    rollout = read_rollout(path)
-    if not _ID.fullmatch(rollout.thread_id):
-        raise ConfigError(f"{path}: the session's id {rollout.thread_id!r} cannot be used")
-    return rollout
+    history: Sequence[JSONObject] = ()
+    usage: Usage | None = None
+    spent: Mapping[str, Usage] | None = None
+
+    def __init__(self, source: str) -> None:
+        self.id = str(uuid.uuid4())
+        self._source = source
+
+    def instructions(self, config: Config) -> str:
+        """The instructions of the settings."""
+        return base_instructions(config.value)
+
+    def enter(self, session: AgentSession) -> None:
+        """Start the journal."""
+        if not isinstance(session.journal, NoJournal):
+            _create(session, self._source)
+
+    def close(self) -> None:
+        """Give up what is held."""
 
 
-def _instructions(config: Config, rollout: Rollout | None) -> str:
-    """The instructions; a resumed session keeps its own, unless the settings now name a file."""
-    if rollout is not None and config.value.model_instructions_file is None:
-        stored = rollout.meta.get("base_instructions")
-        text = stored.get("text") if isinstance(stored, dict) else None
-        if isinstance(text, str) and text:
-            return text
-    return base_instructions(config.value)
+class Resumed(New):
+    """The beginning of an earlier session's next run: its rollout, locked before it is read."""
+
+    def __init__(self, path: str, *, holds: bool) -> None:
+        from toolrest.agent.history.rollout import read_rollout
+
+        self._held = HeldRollout(path) if holds else None
+        try:
+            rollout = self._rollout = read_rollout(path)
+            self.id, self.history = rollout.thread_id, rollout.items
+            self.usage, self.spent = rollout.usage, rollout.spent
+            if not _ID.fullmatch(self.id):
+                raise ConfigError(f"{path}: the session's id {self.id!r} cannot be used")
+        except BaseException:
+            self.close()
+            raise
+
+    def instructions(self, config: Config) -> str:
+        """The session's own instructions, unless the settings now name a file."""
+        if config.value.model_instructions_file is None:
+            stored = self._rollout.meta.get("base_instructions")
+            text = stored.get("text") if isinstance(stored, dict) else None
+            if isinstance(text, str) and text:
+                return text
+        return super().instructions(config)
+
+    def enter(self, session: AgentSession) -> None:
+        """Go on with the journal, and tell what differs from the earlier run."""
+        if self._held is not None:
+            session.journal.resume(self._held, self._rollout.lines)
+        session.history.never_again(self._rollout.call_ids)
+        _note_differences(session, self._rollout)
+
+    def close(self) -> None:
+        """Unlock the rollout, unless the journal has it."""
+        if self._held is not None:
+            self._held.close()
 
 
-def _create(journal: SessionJournal, session: AgentSession, source: str) -> None:
+def _create(session: AgentSession, source: str) -> None:
     def meta(now: str) -> JSONObject:
         cwd = session.rest.session.files.cwd
         return {
@@ -182,7 +216,7 @@ def _create(journal: SessionJournal, session: AgentSession, source: str) -> None
             "git": git_facts(cwd),
         }
 
-    journal.create(session.rest.config.home, session.thread_id, meta)
+    session.journal.create(session.rest.config.home, session.thread_id, meta)
 
 
 def _note_differences(session: AgentSession, rollout: Rollout) -> None:

@@ -14,9 +14,10 @@ from toolrest.agent.offer import NamedTools, Offer, row
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.setup.session import make_session
 from toolrest.agent.setup.temporary_home import TemporaryHome
+from toolrest.agent.setup.tools import user_tools
 from toolrest.agent.undo.turn_checkpoint import newest_turn, undo_turns
 from toolrest.config.loader import default_config
-from toolrest.errors import RespondToModel
+from toolrest.errors import RespondToModel, ToolDefinitionError
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall, Turn
@@ -116,10 +117,16 @@ class Toolrest:
         self._switched_off: list[Tool] = []
         self._offer = Offer(self.session.registry, config, named, warns=not silent)
         self._dynamic: DynamicCalls | None = None
+        self.warnings: list[str] = []
+        """Messages about the user's own tools that were left out."""
         self._add_own(() if tools is None or named is None else named.own, override)
         self._add_dynamic(list(dynamic_tools), on_dynamic_call)
-        if not config.from_files:  # else the user's own tools come first
-            self.check_tool_names()
+        if config.from_files and (shares is None or shares.offers is None):
+            self._add_users(offered=tools is None)
+        if named is not None:
+            named.check(self.session.registry)
+        own_names = (name for tool in self._own() for name in (tool.name, *tool.aliases))
+        check_names(self.settings, own_names)
 
     def _config_of(
         self,
@@ -136,8 +143,6 @@ class Toolrest:
         return default_config({**single, **settings}, workspace=workspace, home=home, env=environ)
 
     def _add_own(self, own: Iterable[Tool], override: bool | Iterable[str]) -> None:
-        if self._named is not None:
-            self._named.check(self.session.registry)
         for tool in own:
             wins = override if isinstance(override, bool) else tool.name in set(override)
             self.add_tool(tool, override=wins)
@@ -150,6 +155,17 @@ class Toolrest:
         self._dynamic = DynamicCalls(on_call)
         for tool in add_dynamic_tools(self.session.registry, tools, self._dynamic):
             self.add_tool(tool, override=True, approved=False)
+
+    def _add_users(self, *, offered: bool) -> None:
+        """Add the user's own tools; those that the host program does not name are not offered."""
+        for tool in user_tools(self.config.home, self.warnings):
+            try:
+                if offered or not self._is_on(tool):
+                    self.add_tool(tool, approved=False)
+                else:
+                    self.session.registry.add(tool)
+            except ToolDefinitionError as error:
+                self.warnings.append(f"tool {tool.name} is left out: {error}")
 
     @property
     def config(self) -> Config:
@@ -219,17 +235,15 @@ class Toolrest:
         `strict`. With `approved=False` its name says how risky it is, and it is asked about.
         """
         tool = as_tool(value)
-        if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
+        if not self._is_on(tool):
             self._switched_off.append(tool)
             return
         self.session.registry.add(tool, override=override, approved=approved)
         if self._named is not None:
             self._named.add(tool)
 
-    def check_tool_names(self) -> None:
-        """Raise ConfigError for a name in `[tools]` that means no tool; call it after adding."""
-        own = self._own()
-        check_names(self.settings, (name for tool in own for name in (tool.name, *tool.aliases)))
+    def _is_on(self, tool: Tool) -> bool:
+        return is_on(tool, self.settings.tools, "/".join(tool.mcp or ()))
 
     def tool_states(self) -> list[ToolState]:
         """Every tool, offered or not: whether it can be called, and why it is not offered."""

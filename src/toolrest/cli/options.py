@@ -87,7 +87,6 @@ class Choices(Struct):
     def open(self, on_ask: OnAsk | None = None) -> Toolrest:
         """A session for these options, with the user's own tools in it."""
         from toolrest.agent.rest import Toolrest
-        from toolrest.agent.setup.tools import add_user_tools
 
         config = self.load()
         if config.warnings:
@@ -95,7 +94,7 @@ class Choices(Struct):
 
             print_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
-        for problem in add_user_tools(rest):
+        for problem in rest.warnings:
             click.echo(f"toolrest: {problem}", err=True)
         return rest
 

@@ -98,7 +98,7 @@ class AgentSession:
             from toolrest.agent.mcp.server_requests import sampler
 
             rest.sample_with(sampler(self))
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(rest.warnings)
         self.held = self._held_calls() if holds_calls else None
         """Calls that wait for an approval; None where the model gets a denial instead."""
         self.server_has_answered = False  # whether the model's server has ever answered

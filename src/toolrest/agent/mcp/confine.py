@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Network, SandboxPolicy
 
 if TYPE_CHECKING:
-    from toolrest.config import Config
+    from toolrest.gate.session import Ground
     from toolrest.mcp.pins import Access
     from toolrest.mcp.servers import Server
     from toolrest.sandbox.network.proxy import NetworkProxy
@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 class ServerBoxes:
     """A sandbox for each server, made when it starts."""
 
-    def __init__(
-        self,
-        config: Config,
-        files: PathPolicy,
-        session_id: str,
-        environ: Mapping[str, str],
-        approved: Callable[[Server, Access], Sequence[str]],
-    ) -> None:
-        self._config = config
-        self._files = files
-        self._environ = environ
+    def __init__(self, ground: Ground, approved: Callable[[Server, Access], Sequence[str]]) -> None:
+        self._config = ground.config
+        self._files = ground.files
+        self._environ = ground.environ
         self._approved = approved
-        self._folder = os.path.join(config.home, "run", f"{session_id}-mcp")
+        self._folder = os.path.join(ground.config.home, "run", f"{ground.id}-mcp")
         self._boxes: dict[str, SessionSandbox] = {}
         self._proxies: list[NetworkProxy] = []
 

@@ -49,7 +49,7 @@ class McpSession:
         self._bus = ground.bus
         self._owner: Owner | None = None
         self._trust = Trust(ground)
-        self._boxes = ServerBoxes(config, files, ground.id, environ, self._trust.folders)
+        self._boxes = ServerBoxes(ground, self._trust.folders)
         self._folders = ServerFolders(self._boxes, self._trust, files, environ)
         self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
         questions = ServerQuestions(ground)

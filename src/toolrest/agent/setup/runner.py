@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
-    from toolrest.gate.bus import Bus
+    from toolrest.gate.session import Ground
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.tally import CommandCount
     from toolrest.sandbox.confine import Backend
@@ -34,21 +34,27 @@ if TYPE_CHECKING:
     from toolrest.sandbox.policy import Network
 
 
-def session_runner(
+def session_runner(ground: Ground, commands: CommandCount) -> Runner:
+    """The runner of a session's programs."""
+
+    def blocked(what: Blocked) -> None:
+        ground.bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
+
+    confinement = confinement_of(ground.settings, external=ground.config.external)
+    confinement = ground.known.confined(confinement)
+    config, files = ground.config, ground.files
+    return _runner(config, files, ground.id, ground.environ, confinement, blocked, commands)
+
+
+def _runner(
     config: Config,
     files: PathPolicy,
     session_id: str,
     environ: Mapping[str, str],
     confinement: Confinement,
-    bus: Bus | None = None,
-    tally: CommandCount | None = None,
+    blocked: Callable[[Blocked], None] | None = None,
+    commands: CommandCount | None = None,
 ) -> Runner:
-    """The runner of a session's programs."""
-
-    def blocked(what: Blocked) -> None:
-        if bus is not None:
-            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
-
     if confinement.backend == "vm":
         for path in files.shown:  # a folder that comes later would have the machine boot again
             if inside(path, config.home):
@@ -64,7 +70,7 @@ def session_runner(
         registry=placeholder_records(config.home),
         thread_id=session_id,
         on_blocked=blocked,
-        tally=tally,
+        tally=commands,
     )
 
 
@@ -112,7 +118,7 @@ def standalone_runner(
         confinement = replace(confinement, network=network, allowed_hosts=hosts)
     if backend is not None:
         confinement = replace(confinement, backend=backend)
-    return session_runner(config, files, session_id, environ, confinement)
+    return _runner(config, files, session_id, environ, confinement)
 
 
 def _container(settings: Settings) -> ContainerOptions:

@@ -114,7 +114,7 @@ def make_session(
         **asdict(ground),
         deps=deps,
         files_outside=Lazy(files.let_out),
-        decider=_decider(ground),
+        decider=Decider(ground),
         taint=shared.taint,
         questions=questions,
         hooks=hooks,
@@ -152,13 +152,9 @@ def _command_count() -> CommandCount:
 
 
 def _runner(ground: Ground, commands: CommandCount) -> Runner:
-    from toolrest.agent.setup.runner import confinement_of, session_runner
+    from toolrest.agent.setup.runner import session_runner
 
-    confinement = confinement_of(ground.settings, external=ground.config.external)
-    confinement = ground.known.confined(confinement)
-    return session_runner(
-        ground.config, ground.files, ground.id, ground.environ, confinement, ground.bus, commands
-    )
+    return session_runner(ground, commands)
 
 
 def _replies() -> Replies:
@@ -189,18 +185,6 @@ def _approvals(
 
     waiting = WaitingRequests(bus)
     return Approvals(bus, on_ask, config.value, make_deferring, waiting, parent)
-
-
-def _decider(ground: Ground) -> Decider:
-    settings = ground.settings
-    return Decider(
-        ground.files,
-        settings.approval_policy,
-        full_access=settings.sandbox_mode == "danger-full-access",
-        network=settings.sandbox_workspace_write.network_access,
-        overrides=ground.known.overrides,
-        limit=ground.mode,
-    )
 
 
 def _questions(ground: Ground, on_question: OnQuestion | None) -> QuestionChannel | None:

@@ -6,31 +6,19 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.tool import Tool
 from toolrest.policy.paths.imports import may_be_written
 from toolrest.policy.paths.names import inside
 
-if TYPE_CHECKING:
-    from toolrest.agent.rest import Toolrest
-
-
 ENTRY_POINTS = "toolrest.tools"
 
 
-def add_user_tools(rest: Toolrest) -> list[str]:
-    """Register the user's own tools; returns a message for each one that could not be used."""
-    problems: list[str] = []
-    for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
-        try:
-            rest.add_tool(found, approved=False)
-        except ToolDefinitionError as error:
-            problems.append(f"tool {found.name} is left out: {error}")
-    rest.check_tool_names()
-    return problems
+def user_tools(home: str, problems: list[str]) -> Iterator[Tool]:
+    """The user's own tools; each that cannot be used adds a message to `problems`."""
+    yield from _from_entry_points(problems)
+    yield from _from_files(home, problems)
 
 
 def _from_entry_points(problems: list[str]) -> Iterator[Tool]:

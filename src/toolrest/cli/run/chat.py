@@ -192,7 +192,6 @@ async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
 
 def _opened(config: Config, questions: OnAsk, rollout: str | None) -> AgentSession:
     from toolrest.agent.open_session import open_session
-    from toolrest.agent.setup.tools import add_user_tools
     from toolrest.cli.startup import settled, users_environment
 
     session = open_session(
@@ -204,7 +203,6 @@ def _opened(config: Config, questions: OnAsk, rollout: str | None) -> AgentSessi
         trusted=config.trusted,
     )
     session.warnings += session.rest.rule_warnings()
-    session.warnings += add_user_tools(session.rest)
     settled()
     return session
 

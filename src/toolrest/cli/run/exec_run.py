@@ -20,7 +20,6 @@ from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import message
 from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
-from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import SANDBOX_MODES
 from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, RunEnd, read_form
 from toolrest.cli.startup import settled, users_environment
@@ -266,7 +265,6 @@ class _Run:
             trusted=config.trusted,
         )
         session.warnings += session.rest.rule_warnings()
-        session.warnings += add_user_tools(session.rest)
         session.warnings += _ignored_docs(session)
         if approver is not None:
             approver.opened(session)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from toolrest.agent.history.stored_sessions import find_session
 from toolrest.agent.open_session import open_session
-from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import Choices, session_options
 from toolrest.config.files import toolrest_home
 from toolrest.config.keys import format_key
@@ -70,7 +69,7 @@ def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
     session = open_session(
         config, resume=resume, on_ask=opening.on_ask, source="acp", trusted=config.trusted
     )
-    for problem in add_user_tools(session.rest):
+    for problem in session.rest.warnings:
         click.echo(f"toolrest: {problem}", err=True)
     return session
 

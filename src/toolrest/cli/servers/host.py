@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolrest.agent.open_session import open_session
-from toolrest.agent.setup.tools import add_user_tools
 from toolrest.chat.conversation import Conversation
 from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.errors import ConfigError
@@ -86,7 +85,6 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
             config, on_ask=_Elsewhere(), resume=path, source="host", trusted=config.trusted
         )
         session.warnings += session.rest.rule_warnings()
-        session.warnings += add_user_tools(session.rest)
         return session
 
     conversation = Conversation(open_, _Unseen())

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from toolrest.agent.rest import Toolrest
-from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.notices import print_warnings
 
@@ -83,7 +82,7 @@ def _at_a_terminal(workspace: str) -> str:
 
 def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
     rest = Toolrest(workspace, config=config, on_ask=on_ask)
-    for problem in add_user_tools(rest):
+    for problem in rest.warnings:
         click.echo(f"toolrest: {problem}", err=True)
     return rest
 

@@ -15,8 +15,7 @@ from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode, Row, need
 
 if TYPE_CHECKING:
-    from toolrest.gate.decision.mode_limit import ModeLimit
-    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.gate.session import Ground
     from toolrest.policy.rules.overrides import Overrides
 
 
@@ -39,20 +38,21 @@ class Decision(Struct, frozen=True):
 _ALLOW_READ = Decision(Answer.ALLOW, "table.read")
 
 
-class Decider(Struct):
+class Decider:
     """The decision by effects. Explicit denies come first, so no mode can lift them."""
 
-    files: PathPolicy
-    policy: Mode = "on-request"
-    full_access: bool = False
-    network: bool = False
-    overrides: Overrides | None = None
-    limit: ModeLimit | None = None
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._files = ground.files
+        self._full_access = ground.settings.sandbox_mode == "danger-full-access"
+        self._network = ground.settings.sandbox_workspace_write.network_access
+        self.overrides: Overrides | None = ground.known.overrides
+        """The user's own settings for single tools and servers."""
 
     @property
     def mode(self) -> Mode:
         """The approval policy in force: that of the settings, or of the session's mode."""
-        return self.policy if self.limit is None else self.limit.policy(self.policy)
+        return self._ground.approval_policy
 
     @property
     def retries_outside(self) -> bool:
@@ -78,7 +78,7 @@ class Decider(Struct):
         """The row with the strictest answer; of several the last, which is the gravest."""
         found: tuple[Row, Answer] = ("nothing", Answer.ALLOW)
         for what in self._rows(effects, risk):
-            answer = need(what, self.mode, sandboxed=not self.full_access)
+            answer = need(what, self.mode, sandboxed=not self._full_access)
             if answer >= found[1]:
                 found = (what, answer)
         return found
@@ -98,15 +98,15 @@ class Decider(Struct):
         return rows
 
     def _off_limits(self, effects: Effects) -> bool:
-        return bool(effects.connects) and not self.network and not effects.confined
+        return bool(effects.connects) and not self._network and not effects.confined
 
     def _paths(self, effects: Effects) -> Decision | None:
         for path in effects.reads:
-            reason = self.files.read_denied(path)
+            reason = self._files.read_denied(path)
             if reason is not None:
                 return Decision(Answer.DENY, "path.read", reason)
         for path in () if effects.judged else effects.writes:
-            reason = self.files.write_denied(path)
+            reason = self._files.write_denied(path)
             if reason is not None:
                 return Decision(Answer.DENY, "path.write", reason)
         return None
