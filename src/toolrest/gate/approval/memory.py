@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
@@ -12,14 +12,11 @@ from toolrest.errors import ConfigError
 from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
 from toolrest.gate.decision.decide import Decision
-from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.effects import Risk
 from toolrest.policy.grants.key import GrantKey, quoted
 from toolrest.policy.modes import Mode
 from toolrest.policy.rules.amendment import saved_message
 from toolrest.policy.terminal_safe import display_safe
-
-if TYPE_CHECKING:
-    from toolrest.gate.tool.tool import Tool
 
 ONCE = "this call only"
 RETRY = "; if the sandbox blocks it, it runs once more outside without another question"
@@ -124,21 +121,3 @@ def _rule(prefix: Sequence[str], *, outside: bool) -> Choice:
         f"{display_safe(quoted(prefix))} (a line in the rules file)"
     )
     return Choice("rule", sentence, prefix=tuple(prefix))
-
-
-def needs_of(effects: Effects, tool: Tool, fingerprint: str, *, leaves: bool) -> list[GrantKey]:
-    """One grant key for each thing that a call touches; unknown effects need the exact call."""
-    if effects.critical is not None or not effects.mutating:
-        return []
-    if effects.is_unknown:
-        # A tool that by its name only reads is asked about once, not once a call.
-        reads = tool.undeclared and tool.named.asks_once
-        words = (tool.name,) if reads else (tool.name, fingerprint)
-        return [GrantKey("tool", words, outside=leaves)]
-    pin = (tool.pin,) if tool.pin else ()
-    return [
-        *(GrantKey("write", (path,), outside=leaves) for path in effects.writes),
-        *(GrantKey("run", argv, exact=True, outside=leaves) for argv in effects.runs),
-        *(GrantKey("connect", (host,), outside=leaves) for host in effects.connects),
-        *(GrantKey("call", (name, *pin), outside=leaves) for name in effects.calls),
-    ]

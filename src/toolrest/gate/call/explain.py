@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from toolrest.answer import Answer
 from toolrest.errors import ToolCallError
 from toolrest.gate.approval.request import Choice
-from toolrest.gate.call.judge import judge_call
 from toolrest.gate.call.understand import fingerprint_of, route
 from toolrest.gate.context import Context
+from toolrest.gate.decision.judge import judge_by_policy
 from toolrest.items import CallItem
 from toolrest.policy.effects import Effects
 
@@ -55,7 +55,7 @@ def explain(session: Session, item: CallItem) -> Explanation:
         name = found.tool.name
         ctx = Context(session, "explain", name, "explain")
         call = found.tool.begin(found.decode().args, ctx)
-        decision = judge_call(session, call, fingerprint_of(found))
+        decision = judge_by_policy(session, call, fingerprint_of(found))
         decision = session.mode.judge(call, decision)
     except ToolCallError as error:
         return Explanation(name, Answer.DENY, error.kind, error.message, "none")

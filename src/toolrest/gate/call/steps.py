@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from toolrest.answer import Answer
 from toolrest.errors import Rejected
 from toolrest.gate.call.attempt import run_decided
-from toolrest.gate.call.judge import decide
 from toolrest.gate.call.report import emit_decision
 from toolrest.gate.call.understand import begin_anew, understand
+from toolrest.gate.decision.judge import judge
 from toolrest.policy.launch import Changed
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ async def take_steps(walk: Walk) -> ToolOutput:
 
 
 def _judge(walk: Walk, call: ToolCall, changed: str) -> Decision:
-    """Allow, ask or deny: by loops, the tool or the table, overrides, grants, taint and hooks."""
+    """Allow, ask or deny, and announce it; a denial is raised."""
     walk.decided = True
-    decision = decide(walk, call)
+    decision = judge(walk, call)
     if changed:
         reason = f"{changed}; {decision.reason}" if decision.reason else changed
         decision = replace(decision, reason=reason)

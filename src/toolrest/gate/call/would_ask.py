@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from toolrest.answer import Answer
 from toolrest.errors import ToolrestError
 from toolrest.gate.call.ask import request_for
-from toolrest.gate.call.judge import decide
 from toolrest.gate.call.schedule import Place
 from toolrest.gate.call.turn import Turn
 from toolrest.gate.call.understand import look
 from toolrest.gate.call.walk import Walk
+from toolrest.gate.decision.judge import judge
 from toolrest.gate.threads import Abandoned
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def would_ask(session: Session, item: CallItem, *, of_host: bool) -> Appro
     try:
         call = await look(walk)
         await call.prepare()
-        decision = decide(walk, call)
+        decision = judge(walk, call)
         return request_for(walk, call, decision) if decision.verdict == Answer.ASK else None
     except (ToolrestError, OSError, RecursionError, Abandoned):
         return None  # it would be refused, and making the call says why

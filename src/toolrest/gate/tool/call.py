@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from toolrest.items import JSONObject
+from toolrest.policy.grants.key import GrantKey
 
 if TYPE_CHECKING:
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.tool.tool import Tool
     from toolrest.policy.effects import Effects, Risk
-    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.launch import Changed
 
 
@@ -104,9 +104,28 @@ class ToolCall:
 
         Empty: it is asked about every time.
         """
-        from toolrest.gate.approval.memory import needs_of
+        return self.needs(fingerprint, leaves=True)
 
-        return tuple(needs_of(self.effects, self.tool, fingerprint, leaves=True))
+    def needs(self, fingerprint: str, *, leaves: bool) -> tuple[GrantKey, ...]:
+        """One grant key for each thing that the call touches; unknown effects need this very call.
+
+        `leaves`: for a run outside the sandbox.
+        """
+        effects, tool = self.effects, self.tool
+        if effects.critical is not None or not effects.mutating:
+            return ()
+        if effects.is_unknown:
+            # A tool that by its name only reads is asked about once, not once a call.
+            reads = tool.undeclared and tool.named.asks_once
+            words = (tool.name,) if reads else (tool.name, fingerprint)
+            return (GrantKey("tool", words, outside=leaves),)
+        pin = (tool.pin,) if tool.pin else ()
+        return (
+            *(GrantKey("write", (path,), outside=leaves) for path in effects.writes),
+            *(GrantKey("run", argv, exact=True, outside=leaves) for argv in effects.runs),
+            *(GrantKey("connect", (host,), outside=leaves) for host in effects.connects),
+            *(GrantKey("call", (name, *pin), outside=leaves) for name in effects.calls),
+        )
 
 
 def canonical_effects(effects: Effects, ctx: Context) -> Effects:

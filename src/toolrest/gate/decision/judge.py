@@ -1,4 +1,18 @@
-"""The decision on a call: the tool's own or the table's, then overrides, then approvals."""
+"""The decision on a call: may it run? All that has a say is asked here, in this order.
+
+1. Repeated calls: the same mutating call with the same result is denied (`LoopWatch`).
+2. The call's own answer (`ToolCall.decide`: a command line, a server's settings, a poll), or else
+   the table by its strictest effect (`Decider`); paths that are hidden or kept from writing are
+   denied in every mode.
+3. A tool that the host program passed and that declares nothing is not asked about.
+4. The user's overrides for single tools, servers and folders (`[approvals]`).
+5. Earlier approvals: grants that cover all that the call needs (`Memory`).
+6. External content: a call that could send data out is asked about once some was read (`Taint`).
+7. PreToolUse hooks: they ask, deny, or approve an ordinary question (`HookedWalks`).
+8. The session's mode: in read-only mode nothing changes anything (`ModeLimit`).
+
+Each step takes the decision so far. A denial is final: no later step lifts it.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +33,15 @@ _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""
 
 
-def decide(walk: Walk, call: ToolCall) -> Decision:
-    """The decision on a call, after the loop check, taint, hooks and the session's mode."""
+def judge(walk: Walk, call: ToolCall) -> Decision:
+    """The decision on a call, by everything that has a say."""
     session = walk.session
     if not call.tool.polling:
         refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.mutating)
         if refusal is not None:
             walk.looping = True
             return Decision(Answer.DENY, "loop", refusal)
-    decision = judge_call(session, call, walk.fingerprint)
+    decision = judge_by_policy(session, call, walk.fingerprint)
     if session.taint.external:
         decision = session.taint.judge(call, decision, session.decider.mode)
     if session.hooks is not None:
@@ -35,8 +49,8 @@ def decide(walk: Walk, call: ToolCall) -> Decision:
     return session.mode.judge(call, decision)
 
 
-def judge_call(session: Session, call: ToolCall, fingerprint: str) -> Decision:
-    """The decision on a call that was understood."""
+def judge_by_policy(session: Session, call: ToolCall, fingerprint: str) -> Decision:
+    """The decision by steps 2 to 5, which depend on nothing that this session has done before."""
     decision = call.decide()
     if decision is None:
         decision = session.decider.decide(call.effects, call.risk)
@@ -48,11 +62,11 @@ def judge_call(session: Session, call: ToolCall, fingerprint: str) -> Decision:
         override = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
         if override is not None:
             decision = _overridden(decision, override, session.decider.mode)
-    return (
-        _recalled(session, call, decision, fingerprint)
-        if decision.verdict == Answer.ASK
-        else decision
-    )
+    if decision.verdict == Answer.ASK and decision.keys is None:
+        needs = call.needs(fingerprint, leaves=decision.leaves)
+        recalled = session.memory.recall(decision, needs, call.ctx.cwd)
+        decision = replace(decision, keys=needs) if recalled is decision else recalled
+    return decision
 
 
 def _was_passed(session: Session, call: ToolCall) -> bool:
@@ -81,14 +95,3 @@ def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decis
         reason = f'{setting} = "ask", and approval_policy = "{mode}" never asks'
         return Decision(Answer.DENY, setting, reason)
     return replace(decision, verdict=Answer.ASK, rule=setting, reason=f'{setting} = "ask"')
-
-
-def _recalled(session: Session, call: ToolCall, decision: Decision, fingerprint: str) -> Decision:
-    """Allow a call that an earlier approval or grant covers."""
-    if decision.keys is not None:
-        return decision
-    from toolrest.gate.approval.memory import needs_of
-
-    needs = needs_of(call.effects, call.tool, fingerprint, leaves=decision.leaves)
-    recalled = session.memory.recall(decision, needs, call.ctx.cwd)
-    return replace(recalled, keys=tuple(needs)) if recalled is decision else recalled
