@@ -21,7 +21,7 @@ class RunOutcome(Struct):
     backend: str
     withheld: tuple[str, ...]
     blocked: str | None = None
-    """One sentence: what the sandbox denied, and how to ask for approval."""
+    """What the sandbox denied, as a sentence."""
     gaps: tuple[str, ...] = ()
     """Notes on what is not enforced here that no earlier result carried."""
     disturbed: bool = False

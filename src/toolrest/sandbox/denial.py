@@ -2,7 +2,7 @@
 
 The kernel's messages are looked for first. Where the policy is known, each such line is compared
 with it: a path that the sandbox does not guard was refused for another reason, and that is a
-plain failure. What is left becomes a message with the way to ask.
+plain failure. What is left becomes a message.
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,4096})['\"`’”]")
 _BARE = re.compile(r"(?:^|[\s:=(])(/[^\s:'\"]+|[^\s:'\"]+)(?=: )")
 _MOST_LINES = 2000
 
-ASK = (
-    'to run it outside, call again with sandbox_permissions="require_escalated" and a justification'
-)
-
 
 class Denial(Struct, frozen=True):
     """One thing that was refused; `subject` is a path or a host when it is known."""
@@ -95,7 +91,7 @@ def blocked_words(
     cwd: str = "/",
     hosts: Iterable[str] = (),
 ) -> str | None:
-    """A message: what the sandbox blocked, and how to ask; None for a plain failure.
+    """A message: what the sandbox blocked; None for a plain failure.
 
     `hosts` are those that the network proxy turned away while the command ran.
     """
@@ -109,7 +105,7 @@ def blocked_words(
     if refused:
         return sentence(refused, backend)
     if policy is None and likely_denied(code, stdout, stderr):
-        return f"the sandbox ({backend}) probably blocked this; {ASK}"
+        return f"the sandbox ({backend}) probably blocked this"
     return None
 
 
@@ -117,7 +113,7 @@ def sentence(denials: Iterable[Denial], backend: str) -> str:
     """The denials as one line for a model."""
     phrases = list(dict.fromkeys(_phrase(denial) for denial in denials))
     more = f" and {len(phrases) - 3} more" if len(phrases) > 3 else ""
-    return f"the sandbox ({backend}) blocked {', '.join(phrases[:3])}{more}; {ASK}"
+    return f"the sandbox ({backend}) blocked {', '.join(phrases[:3])}{more}"
 
 
 def _phrase(denial: Denial) -> str:

@@ -28,8 +28,7 @@ _FOR_ALL = ("toolrest.gate.tool.validate", "toolrest.agent.undo.checkpoints")
 _FOR_COMMANDS = (
     "toolrest.policy.verdict.command",
     "toolrest.policy.commands.purpose",
-    "toolrest.tools.shell.decision",
-    "toolrest.tools.shell.decision",
+    "toolrest.tools.shell.command_call",
     "toolrest.policy.rules.files",
     "toolrest.running.runner",
     "toolrest.sandbox.backends.probe",

@@ -122,7 +122,7 @@ class Sandbox:
             result.timed_out,
             result.duration,
             done.backend,
-            done.blocked.partition(";")[0] if done.blocked else None,
+            done.blocked,
             done.gaps,
         )
 

@@ -22,7 +22,7 @@ from toolrest.policy.verdict.outcome import (
 )
 from toolrest.policy.verdict.verdict import Judgement
 from toolrest.process.shells.shells import Shells
-from toolrest.tools.shell.command_tool import PRIVATE
+from toolrest.tools.shell.command_call import PRIVATE
 
 if TYPE_CHECKING:
     from toolrest.config import Config

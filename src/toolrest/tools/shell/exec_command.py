@@ -15,12 +15,13 @@ from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
+from toolrest.tools.shell.command_call import CommandCall
 from toolrest.tools.shell.command_tool import (
-    CommandCall,
     CommandTool,
     Escalation,
     Permissions,
     finish,
+    way_out,
     withheld_notes,
 )
 
@@ -143,7 +144,7 @@ class ExecCommand(CommandTool):
             raise RespondToModel(f"exec_command failed: {done.result.error}")
         if done.result.session_id is not None:
             outputs_of(ctx)[done.result.session_id] = collector
-        return answer(done, args.max_output_tokens, collector)
+        return answer(done, args.max_output_tokens, collector, way_out(ctx))
 
 
 def outputs_of(ctx: Context) -> dict[int, Collector]:
@@ -155,7 +156,7 @@ def outputs_of(ctx: Context) -> dict[int, Collector]:
     return outputs
 
 
-def answer(done: ExecOutcome, tokens: int, collector: Collector | None) -> ToolOutput:
+def answer(done: ExecOutcome, tokens: int, collector: Collector | None, advice: str) -> ToolOutput:
     """Lay out an output as exec_command and write_stdin return it."""
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
@@ -177,6 +178,7 @@ def answer(done: ExecOutcome, tokens: int, collector: Collector | None) -> ToolO
         backend=done.backend,
         notes=_notes(done),
         blocked=done.blocked,
+        advice=advice,
         collected=collected,
     )
 

@@ -18,12 +18,13 @@ from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.process.output.head_tail import Piece
 from toolrest.process.run import RunResult
+from toolrest.tools.shell.command_call import CommandCall
 from toolrest.tools.shell.command_tool import (
-    CommandCall,
     CommandTool,
     Escalation,
     Permissions,
     finish,
+    way_out,
     withheld_notes,
 )
 
@@ -119,6 +120,7 @@ async def run_once(
         backend=ran.backend,
         notes=_notes(ran, output, code),
         blocked=ran.blocked,
+        advice=way_out(ctx),
         collected=collector.finish(),
     )
 

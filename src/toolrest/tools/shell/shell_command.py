@@ -8,7 +8,7 @@ from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
-from toolrest.tools.shell.command_tool import CommandCall
+from toolrest.tools.shell.command_call import CommandCall
 from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_once
 
 

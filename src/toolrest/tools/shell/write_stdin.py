@@ -16,7 +16,8 @@ from toolrest.gate.tool.call import ToolCall, ToolQuestion
 from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.shell.command_tool import PRIVATE
+from toolrest.tools.shell.command_call import PRIVATE, closed
+from toolrest.tools.shell.command_tool import way_out
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer, outputs_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class WriteStdin(Tool):
                 stdin=ctx.redact(args.chars),
             )
         )
-        return answer(done, args.max_output_tokens, collector)
+        return answer(done, args.max_output_tokens, collector, way_out(ctx, "exec_command"))
 
 
 class TypingCall(ToolCall):
@@ -166,8 +167,6 @@ class TypingCall(ToolCall):
             return Decision(Answer.ALLOW, "session.poll")
         if self.effects.confined and ctx.files.mode != "danger-full-access":
             return None
-        from toolrest.tools.shell.decision import closed
-
         return closed(self.judged, ctx, confined=False)
 
     def question(self) -> ToolQuestion:

@@ -1,0 +1,366 @@
+"""`CommandCall`: one command, with its launch record, the judgement of its line and the decision.
+
+The order of a command's life is that of the methods: it is planned and judged when it is begun,
+`prepare` reads the login profile, `decide` and `question` read what is known then, and `run` starts
+just that or raises Changed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from toolrest.answer import Answer
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool.call import ToolCall, ToolQuestion
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.commands.network import senders_in
+from toolrest.policy.effects import Effects
+from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
+from toolrest.policy.grants.key import GrantKey
+from toolrest.policy.launch import (
+    Changed,
+    Executables,
+    GitArmed,
+    Launch,
+    RunFiles,
+    refuse_changed,
+)
+from toolrest.policy.modes import Row
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
+from toolrest.policy.verdict.path_hijack import expose_hijacks
+from toolrest.policy.verdict.verdict import CommandClass
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolrest.gate.context import Context
+    from toolrest.policy.verdict.verdict import Judgement
+    from toolrest.tools.shell.command_tool import CommandTool, Escalation
+
+PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
+_OWN = ("/dev/", "/proc/", *(f"{folder}/" for folder in PRIVATE))
+"""Folders that a confined command has for itself, whatever may be read."""
+_GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
+_MOST_ENTRIES = 10_000
+
+
+class CommandCall(ToolCall):
+    """A command: what it will start, what each part of its line does, and what was asked about."""
+
+    tool: CommandTool
+    launch: Launch
+    """The launch record: what is judged and shown is what runs."""
+    verdict: Judgement
+    """The judgement of each part of the line."""
+    asked_files: RunFiles = ()
+    """The files that an approval is tied to besides the program: scripts of the line."""
+
+    # Begin
+
+    def __init__(
+        self, tool: CommandTool, args: Escalation, ctx: Context, launch: Launch, git_armed: str
+    ) -> None:
+        self.args, self.ctx = args, ctx
+        self.runner = ctx.session.runner()
+        self.launch = self.planned = launch
+        self._judge(git_armed)
+        super().__init__(tool, args, ctx, self._effects())
+
+    def _judge(self, git_armed: str) -> None:
+        launch = self.launch
+        program = launch.program
+        self._planted: bool | None = None
+        verdict = self.verdict = judge(
+            launch.judged,
+            cwd=launch.cwd,
+            writable_roots=(*self.ctx.files.writable_roots, *PRIVATE),
+            known_shell=program is None or not program.writable,
+            shell=launch.shell,
+        )
+        if git_armed:
+            verdict.arm_git(git_armed)
+        # Commands judged harmless by name count for more where a planted file may shadow them.
+        if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
+            _ = self.planted
+
+    @property
+    def planted(self) -> bool:
+        """Whether a planted file may shadow one of the commands; their class is raised then."""
+        if self._planted is None:
+            self._planted = expose_hijacks(self.verdict, self.launch)
+        return self._planted
+
+    def _effects(self) -> Effects:
+        """One program, in the sandbox unless the model asks otherwise.
+
+        Only a command that is proven to read and nothing else may share its turn.
+        """
+        launch, verdict = self.launch, self.verdict
+        confined = launch.confined
+        if confined and launch.escalated:
+            return Effects(runs=(launch.argv,), escalates=self.args.justification or "")
+        worst = verdict.worst
+        critical = (
+            f"{worst.rule}: {worst.why}" if worst and worst.kind >= CommandClass.DANGEROUS else None
+        )
+        looks_only = confined and verdict.kind == CommandClass.SAFE
+        return Effects(
+            runs=(launch.argv,),
+            confined=confined,
+            critical=critical,
+            exclusive=False if looks_only else None,
+            reads=verdict.reads if looks_only else (),
+            looks=looks_only,
+        )
+
+    def again(self, changed: Changed) -> ToolCall:
+        """The command, judged anew; git counts as armed where its settings name programs."""
+        git_armed = str(changed) if isinstance(changed, GitArmed) else ""
+        return self.tool.begin(self.args, self.ctx, git_armed)
+
+    def known_writes(self) -> tuple[str, ...]:
+        """The paths that the command line names as written."""
+        return self.verdict.writes
+
+    def reaches(self) -> tuple[str, ...]:
+        """The hosts that the command line names, and programs whose purpose is to send."""
+        launch, verdict = self.launch, self.verdict
+        if launch.confined and launch.network == "off" and self.effects.escalates is None:
+            return ()
+        return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
+
+    # Prepare
+
+    async def prepare(self) -> None:
+        """Read the login profile that sets the command's environment."""
+        # A profile is a program: outside the sandbox it is read only after the decision.
+        if not self.planned.confined or self.planned.escalated:
+            return
+        runner = self.runner
+        try:
+            settled = await runner.settle(self.planned, outside=False)
+        except SandboxBusy as error:
+            raise runner.enclosure.refusal(error) from error
+        except SandboxUnavailable:
+            return  # the start says so, after the decision
+        if self._settle(settled):
+            self.touch(self._effects())
+
+    def _settle(self, settled: Launch) -> bool:
+        """Put a new environment into the launch record; True when its PATH finds other programs."""
+        before, self.launch = self.launch, settled
+        if settled.path == before.path:
+            return False
+        self._planted = None
+        return self.planted
+
+    # Decide
+
+    def decide(self) -> Decision:
+        """Decide by closed paths, then by rules and mode for each part of the line, then grants."""
+        launch, ctx = self.launch, self.ctx
+        refused = closed(self.verdict, ctx, confined=launch.confined and not launch.escalated)
+        if refused is not None:
+            return refused
+        setting = Setting(
+            ctx.session.approval_policy,
+            ctx.files.mode,
+            network=launch.network != "off",
+            permissions="require_escalated" if launch.escalated else "use_default",
+        )
+        found = self._outcome(setting, prefix_rule=self.args.prefix_rule)
+        required = found.requirement
+        if required.answer == Answer.DENY:
+            reason = required.reason or ""
+            if required.detail:
+                reason = f"{reason} ({required.detail})"
+            return Decision(Answer.DENY, f"command.{_row(found)}", reason)
+        if required.answer == Answer.ALLOW:
+            # Only rules for every single command let the first attempt leave the sandbox, and not
+            # where a name may mean a planted file, nor where a tool can have written the program:
+            # a rule knows no content.
+            leaves = (
+                required.bypass_sandbox
+                and launch.confined
+                and not self.planted
+                and not self._is_suspect
+            )
+            return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
+        return self._asked(found, setting)
+
+    def _outcome(
+        self,
+        setting: Setting,
+        *,
+        prefix_rule: Sequence[str] | None = None,
+        granted: Granted | None = None,
+    ) -> Outcome:
+        rules = self.ctx.session.known.rules
+        return outcome(self.verdict, rules, setting, prefix_rule=prefix_rule, granted=granted)
+
+    def _executables(self) -> Executables:
+        launch = self.launch
+        return Executables(launch.path or "", self.ctx.workspace, launch.suspects)
+
+    @property
+    def _is_suspect(self) -> bool:
+        """Whether a tool can have written a program of the line: it may be another next time."""
+        return self._executables().is_writable(self.verdict.segments)
+
+    def _asked(self, found: Outcome, setting: Setting) -> Decision:
+        """The question with what may be granted, or ALLOW where that was granted before."""
+        launch, ctx = self.launch, self.ctx
+        required = found.requirement
+        rows = [decided.row for decided in found.decided]
+        leaves = launch.confined and found.leaves
+        justified = self.args.justification if setting.escalated else None
+        words = justified or required.reason or required.detail or "it asks to run"
+        where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+        question = Decision(
+            Answer.ASK,
+            f"command.{_row(found)}",
+            words + where,
+            leaves=leaves,
+            what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
+            prefix=_lasting(found, required.amendment or ()),
+            keys=(),
+        )
+        memory = ctx.session.memory
+        if not memory.consults(question) or setting.mode == "auto":
+            return question  # in `auto`, whatever runs something asks every time
+
+        def real(cwds: Sequence[str]) -> tuple[str, ...]:
+            return tuple(map(ctx.files.canonical, cwds))
+
+        def allowed(granted: Granted) -> bool:
+            return self._outcome(setting, granted=granted).answer == Answer.ALLOW
+
+        # A grant for a folder does not cover the target of a link in it.
+        def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
+            return memory.grants.covering(need, real(cwds)) is not None
+
+        files = self._executables()
+        suspect = leaves and files.is_writable(self.verdict.segments)
+        kept = not suspect and not (leaves and self.planted)
+        shell = launch.argv[0] if isinstance(launch.judged, str) else ""
+        how = RunsHow(leaves, files.path, shell)
+        if kept and allowed(granted_by(stored, how)):
+            return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
+        if suspect:
+            return question  # its content may be another one next time
+        keys = command_keys(found, how, workspace=ctx.workspace)
+        # What is offered must be what lets the same line through next time, or it is not offered.
+        offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
+        return replace(question, keys=keys if allowed(offered) else ())
+
+    def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
+        """The key of exactly this command here; none if a tool could have written its program."""
+        launch = self.launch
+        worst = self.verdict.worst
+        grave = worst is not None and worst.kind >= CommandClass.DANGEROUS
+        if self.effects.critical is not None or grave or self._is_suspect or self.planted:
+            return ()
+        program = "" if launch.program is None else launch.program.path
+        root = self.ctx.files.canonical(launch.cwd)
+        return (GrantKey("run", launch.argv, root, exact=True, outside=True, program=program),)
+
+    # Ask
+
+    def question(self) -> ToolQuestion:
+        """The argument vector and the folder, with the files that an approval is tied to."""
+        from toolrest.policy.verdict.run_files import run_files  # only where something is asked
+
+        launch = self.launch
+        files = self.asked_files = run_files(self.verdict, launch)
+        if launch.program is not None:
+            files = ((launch.program.path, launch.program.stamp), *files)
+        purpose = getattr(self.args, "description", None) or ""
+        return ToolQuestion(
+            launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed, files=files
+        )
+
+    @cached_property
+    def parsed(self) -> tuple[JSONObject, ...]:
+        """The purpose of each part of the command, for requests and events."""
+        from toolrest.policy.commands.purpose import parsed_command  # while the program starts
+
+        return parsed_command(self.launch.judged, self.verdict.scripts)
+
+    # Run
+
+    async def run(self) -> ToolOutput:
+        """Run the command."""
+        return await self.tool.start(self, await self._ready())
+
+    async def _ready(self) -> Launch:
+        """The launch record to start; raises Changed when it differs from what was judged."""
+        ctx, runner = self.ctx, self.runner
+        cwd = runner.workdir(self.args.workdir)
+        # The person may have switched the sandbox off since it was planned.
+        outside = ctx.outside or not (self.planned.confined and runner.is_confined)
+        if outside and self._settle(await runner.settle(self.planned, outside=True)):
+            raise Changed("outside the sandbox PATH finds other programs than were judged")
+        launch, folders = self.launch, self.verdict.git_folders
+        more: dict[str, str] = {}
+        if folders:
+            from toolrest.tools.shell.git_settings import disarm
+
+            more = await disarm((cwd, *folders), ctx)
+        runner.compare(launch)
+        refuse_changed(self.asked_files)
+        runner.count()
+        return replace(launch, env={**launch.env, **more}) if more else launch
+
+
+def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:
+    """The denial of a command that names a hidden path or one outside `read_roots`, or that would
+    write a protected one where no sandbox keeps it from doing so.
+    """
+    files = ctx.files
+    for path in verdict.reads if files.read_roots is not None else ():
+        rule = files.read_roots_rule(files.canonical(path))
+        if rule is not None and not path.startswith(_OWN):
+            return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
+    wild = () if confined else verdict.wild
+    found = (path for pattern in wild for path in _matching(pattern))
+    for path in (*verdict.reads, *verdict.writes, *found):
+        rule = files.hidden_rule(path)
+        if rule is not None:
+            return Decision(Answer.DENY, "path.hidden", rule)
+    for path in verdict.writes if files.mode == "danger-full-access" else ():
+        rule = files.protected_rule(path, command=True)
+        if rule is not None:
+            return Decision(Answer.DENY, "path.protected", rule)
+    return None
+
+
+def _matching(pattern: str) -> list[str]:
+    """What a wildcard in the last name finds; like a shell's, it finds a dot only by a dot."""
+    folder, name = os.path.split(pattern)
+    try:
+        with os.scandir(folder) as listing:
+            names = [entry.name for entry in islice(listing, _MOST_ENTRIES)]
+    except OSError:
+        return []
+    names = [found for found in names if found[:1] != "." or name[:1] == "."]
+    return [f"{folder}/{found}" for found in fnmatch.filter(names, name)]
+
+
+def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:
+    """The prefix that may become a rule: not of a command whose next word is one more file."""
+    touching = {d.segment.argv for d in found.decided if d.segment.kind == CommandClass.TOUCHES}
+    return () if any(argv[: len(prefix)] == prefix for argv in touching) else prefix
+
+
+def _row(found: Outcome) -> str:
+    """The row or rule that decided: of the strictest segments the first."""
+    worst = max(found.decided, key=lambda decided: decided.decision, default=None)
+    return worst.row if worst is not None else "nothing"
