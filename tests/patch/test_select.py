@@ -46,10 +46,12 @@ def test_every_form_does_the_same(tmp_path: Path, value: Any, form: str) -> None
     assert request.form == form
     assert request.paths(str(tmp_path)) == [str(tmp_path / "f")]
     with OsFiles() as files:
-        (record,) = request.verify(files, str(tmp_path))
+        checked = request.check(files, str(tmp_path))
+        (record,) = checked.records
         assert (record.before, record.after) == (b"a\n", b"b\n")
-        planned = request.plan(files, str(tmp_path))
+        planned = checked.plan
         assert planned is not None
+        assert planned.holds(files)
         outcome = carry_out(planned, files)
     assert outcome.stdout == "Success. Updated the following files:\nM f\n"
     assert (tmp_path / "f").read_text() == "b\n"

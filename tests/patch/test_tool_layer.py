@@ -10,6 +10,7 @@ from toolrest.patch import codex_grammar as grammar
 from toolrest.patch import run as summary
 from toolrest.patch.errors import PatchError
 from toolrest.patch.files.os_files import OsFiles
+from toolrest.patch.overlay import OverlayView
 from toolrest.patch.plan import verify
 from toolrest.patch.report.changes import Change, changes
 from toolrest.patch.run import run
@@ -23,7 +24,7 @@ def as_a_tool(text: str, cwd: str) -> tuple[str, list[Change] | None]:
     with OsFiles() as files:
         try:
             patch = grammar.parse(text)
-            listed = changes(verify(patch, files, cwd))
+            listed = changes(verify(patch, OverlayView(files), cwd))
         except PatchError as error:
             return summary.refused(error), None
         if not patch.operations:

@@ -115,7 +115,7 @@ class _Commit:
             raise ApplyError(change.problem, [_CHANGED]) from None
         except OSError as error:
             raise ApplyError(change.problem, [why(error)]) from error
-        if before is None or _identity(now) != _identity(before):
+        if before is None or identity(now) != identity(before):
             raise ApplyError(change.problem, [_CHANGED])
 
     def _stage(self, change: PendingChange) -> _Undo | None:
@@ -295,5 +295,6 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """The facts about a file that differ once it was written, replaced or given other rights."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode

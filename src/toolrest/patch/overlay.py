@@ -85,7 +85,7 @@ class OverlayView:
         self.changes: dict[str, PendingChange] = {}
         self.folders: dict[str, PendingFolder] = {}
         self.read_from_disk: dict[str, bytes] = {}
-        self._seen: dict[str, os.stat_result | None] = {}
+        self.seen: dict[str, os.stat_result | None] = {}
         self._inodes: dict[tuple[int, int], str] = {}
 
     # Looking
@@ -135,20 +135,21 @@ class OverlayView:
 
     def on_disk(self, place: str) -> os.stat_result | None:
         """Status of a path on disk, links not followed; None when nothing is there."""
-        if place not in self._seen:
+        if place not in self.seen:
             try:
-                self._seen[place] = self.files.lstat(place)
+                self.seen[place] = self.files.lstat(place)
             except FileNotFoundError:
-                self._seen[place] = None
-        return self._seen[place]
+                self.seen[place] = None
+        return self.seen[place]
 
     def read(self, spot: Spot) -> bytes:
         """The content of a file after the changes so far."""
         change = self.changes.get(spot.real)
         if change is not None and change.content is not None:
             return change.content
-        data = self.files.read(spot.real)
-        self.read_from_disk[spot.real] = data
+        data = self.read_from_disk.get(spot.real)
+        if data is None:
+            data = self.read_from_disk[spot.real] = self.files.read(spot.real)
         return data
 
     # Changing

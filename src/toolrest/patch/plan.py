@@ -2,13 +2,15 @@
 
 A model's patch must pass `verify` before its approval is asked for: every operation is compared
 with the unchanged disk. It is stricter than `plan`: no path may be named twice, and what is
-deleted must be text.
+deleted must be text. Both read the disk through one view, so each file is read and matched once.
 """
 
 from __future__ import annotations
 
 import errno
+import stat
 
+from toolrest.patch.apply import identity
 from toolrest.patch.codex_grammar import AddFile, DeleteFile, Patch, UpdateFile
 from toolrest.patch.errors import ApplyError, ParseError
 from toolrest.patch.files.os_files import FileTooLarge, NotAFile, Refused
@@ -20,6 +22,9 @@ from toolrest.patch.text.rebuild import updated
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
     from toolrest.patch.codex_grammar import Operation
     from toolrest.patch.files.file_system import FileSystem
     from toolrest.patch.overlay import PendingChange, PendingFolder, Spot
@@ -46,11 +51,12 @@ class Plan:
     """The net effect of a patch: folders to make, one change a path, and the names to report.
 
     `records` are the operations in the patch's order; `sources` holds the bytes of every file
-    that was read from disk for it, `notes` are messages for a model.
+    that was read from disk for it, `seen` the status of every path, `notes` are messages for a
+    model.
     """
 
     __slots__ = (
-        "added", "changes", "deleted", "folders", "modified", "notes", "records", "sources"
+        "added", "changes", "deleted", "folders", "modified", "notes", "records", "seen", "sources"
     )  # fmt: skip
 
     def __init__(self, planner: Planner) -> None:
@@ -62,31 +68,72 @@ class Plan:
             if change.content is not None or change.before is not None
         ]
         self.sources = view.read_from_disk
+        self.seen = view.seen
         self.records = planner.records
         self.notes = planner.notes
         self.added = planner.added
         self.modified = planner.modified
         self.deleted = planner.deleted
 
+    def holds(self, files: FileSystem) -> bool:
+        """Whether the disk is still as the plan was made from it: contents, links and kinds."""
+        try:
+            return all(
+                _is_same(before, _status(files, path)) for path, before in self.seen.items()
+            ) and all(files.read(path) == data for path, data in self.sources.items())
+        except OSError:
+            return False
 
-def plan(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan:
-    """Plan a patch in Codex's language. ApplyError gives the reason when it cannot be applied."""
-    planner = Planner(files, cwd, legacy)
-    for operation in patch.operations:
+
+def _status(files: FileSystem, path: str) -> os.stat_result | None:
+    try:
+        return files.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_same(before: os.stat_result | None, now: os.stat_result | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    if stat.S_ISDIR(before.st_mode):
+        return stat.S_ISDIR(now.st_mode)
+    return identity(before) == identity(now)
+
+
+def plan(
+    patch: Patch,
+    files: FileSystem,
+    cwd: str,
+    legacy: str | None = None,
+    view: OverlayView | None = None,
+    verified: Sequence[Record] = (),
+) -> Plan:
+    """Plan a patch in Codex's language. ApplyError gives the reason when it cannot be applied.
+
+    `view` is that of a verification, and `verified` its records.
+    """
+    planner = Planner(files, cwd, legacy, view)
+    for number, operation in enumerate(patch.operations):
         if isinstance(operation, AddFile):
             planner.add(operation)
         elif isinstance(operation, DeleteFile):
             planner.delete(operation)
         else:
-            planner.update(operation)
+            planner.update(operation, verified[number] if verified else None)
     return planner.finish()
 
 
 class Planner:
     """Applies operations to an overlay of the disk, and keeps the names for the summary."""
 
-    def __init__(self, files: FileSystem, cwd: str, legacy: str | None = None) -> None:
-        self.view = OverlayView(files)
+    def __init__(
+        self,
+        files: FileSystem,
+        cwd: str,
+        legacy: str | None = None,
+        view: OverlayView | None = None,
+    ) -> None:
+        self.view = view or OverlayView(files)
         self.cwd = cwd
         self.legacy = legacy
         self.records: list[Record] = []
@@ -116,11 +163,14 @@ class Planner:
         self.records.append(Record(target.label, None, None))
         self.deleted.append(operation.path)
 
-    def update(self, operation: UpdateFile) -> None:
-        """Change a file, and perhaps move it."""
+    def update(self, operation: UpdateFile, verified: Record | None = None) -> None:
+        """Change a file, and perhaps move it; `verified` may know its new content already."""
         target = resolve(self.cwd, operation.path)
         spot, data = self.read(target)
-        content = updated_or_refused(data, operation, target, self.legacy)
+        if verified is not None and verified.after is not None and data == verified.before:
+            content = verified.after
+        else:
+            content = updated_or_refused(data, operation, target, self.legacy)
         move_to = operation.move_to
         destination = None if move_to is None else resolve(self.cwd, move_to)
         self.replace(target, spot, data, content, destination)
@@ -236,10 +286,9 @@ def updated_or_refused(
         raise ApplyError(message) from None
 
 
-def verify(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
+def verify(patch: Patch, view: OverlayView, cwd: str, legacy: str | None = None) -> list[Record]:
     """The record of each operation. PatchError is the reason why the first bad one fails."""
     seen: set[str] = set()
-    view = OverlayView(files)
     records = []
     for operation in patch.operations:
         target = resolve(cwd, operation.path)

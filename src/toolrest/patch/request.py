@@ -6,7 +6,7 @@ names all the forms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -28,6 +28,7 @@ from toolrest.patch.forms.unified import UnifiedFile
 from toolrest.patch.forms.unified_plan import paths as diff_paths
 from toolrest.patch.forms.unified_plan import plan_diff
 from toolrest.patch.forms.whole_file import WriteRequest, plan_write
+from toolrest.patch.overlay import OverlayView
 from toolrest.patch.plan import Plan, Record, plan, verify
 from toolrest.patch.run import REFUSED
 
@@ -41,6 +42,17 @@ FORMS = (
     "string edits: {file_path, old_string, new_string, replace_all?} or {file_path, edits}",
 )
 _TEXTS = ("input", "patch")
+
+
+class Checked(Struct, frozen=True):
+    """A patch that can be applied: its changes, for the question, and its plan.
+
+    The plan is None where nothing would change, and for a patch in Codex's language that passes
+    its verification and yet cannot be planned: writing it will say why.
+    """
+
+    records: Sequence[Record]
+    plan: Plan | None
 
 
 class Request(Struct, frozen=True):
@@ -66,12 +78,17 @@ class Request(Struct, frozen=True):
             named = diff_paths(self.body)
         return list(dict.fromkeys(resolve(cwd, name, literal=True).path for name in named))
 
-    def verify(self, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
-        """Verify it before approval is asked for. PatchError when it cannot be applied."""
-        if isinstance(self.body, Patch):
-            return verify(self.body, files, cwd, legacy)
-        planned = self.plan(files, cwd, legacy)
-        return [] if planned is None else planned.records
+    def check(self, files: FileSystem, cwd: str, legacy: str | None = None) -> Checked:
+        """Verify and plan it before approval is asked for. PatchError if it cannot be applied."""
+        if not isinstance(self.body, Patch):
+            planned = self.plan(files, cwd, legacy)
+            return Checked([] if planned is None else planned.records, planned)
+        view = OverlayView(files)
+        records = verify(self.body, view, cwd, legacy)
+        try:
+            return Checked(records, plan(self.body, files, cwd, legacy, view, records))
+        except PatchError:
+            return Checked(records, None)
 
     def plan(self, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan | None:
         """Plan it. None when it would change nothing; PatchError when it cannot be applied."""

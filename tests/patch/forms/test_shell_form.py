@@ -13,6 +13,7 @@ from toolrest.patch import run as summary
 from toolrest.patch.errors import PatchError
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.forms.shell_command import ImplicitPatch, ShellPatch, recognise
+from toolrest.patch.overlay import OverlayView
 from toolrest.patch.plan import verify
 from toolrest.patch.run import run
 
@@ -28,7 +29,7 @@ def as_a_tool(found: ShellPatch, workdir: str) -> str:
     with OsFiles() as files:
         try:
             patch = grammar.parse(found.text)
-            verify(patch, files, cwd)
+            verify(patch, OverlayView(files), cwd)
         except PatchError as error:
             return summary.refused(error)
         if not patch.operations:

@@ -773,9 +773,10 @@ async def test_a_long_script_is_judged_in_a_thread_and_keeps_its_place(
     """On the tree before this the event loop stood still meanwhile."""
     import threading
 
+    from toolrest.policy.verdict import command
     from toolrest.tools.shell import command_call
 
-    judge, on_loop = command_call.judge, {}
+    judge, on_loop = command.judge, {}
 
     def watched(line: str, **named: Any) -> Any:
         on_loop[line] = threading.current_thread() is threading.main_thread()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolrest.patch.files.policy_files import PolicyFiles
     from toolrest.patch.plan import Plan, Record
     from toolrest.patch.report.changes import Change
-    from toolrest.patch.request import Request
+    from toolrest.patch.request import Checked, Request
     from toolrest.patch.run import PatchOutcome
 
 NO_CHANGES = "No changes made."
@@ -158,8 +158,8 @@ class PatchCall(ToolCall):
 
     records: Sequence[Record] = ()
     """The verified changes, for the question."""
-    judged: dict[str, bytes | None] | None = None
-    """Old and new contents as they were judged; None before `prepare` and for a dry run."""
+    plan: Plan | None = None
+    """What is written, if the files are then still as they were judged."""
 
     def __init__(self, tool: Tool, args: Any, ctx: Context, request: Request, cwd: str) -> None:
         from toolrest.patch import run as summary
@@ -182,40 +182,22 @@ class PatchCall(ToolCall):
     async def prepare(self) -> None:
         """Verify the patch; in a mode that never asks, deny one that leaves the project."""
         ctx = self.ctx
-        self.records, self.judged = await ctx.in_thread(self._planned)
+        checked = await ctx.in_thread(self._check)
+        self.records, self.plan = checked.records, checked.plan
         if self._blocked and ctx.session.approval_policy in ("never", "dangerous"):
             reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
             raise Rejected(f"patch rejected: {reason}")
 
-    def _planned(self) -> tuple[Sequence[Record], dict[str, bytes | None] | None]:
-        """The verified changes, and the contents they are planned on."""
+    def _check(self) -> Checked:
+        """The patch, verified and planned on the files as they are; RespondToModel if it fails."""
         from toolrest.patch.errors import PatchError
 
-        request, legacy = self.request, self.ctx.session.settings.legacy_encoding
-        codex = request.form == "codex"
+        request = self.request
         with self._files() as files:
-            if codex or request.dry_run:
-                records = self.verify(files)
-            if request.dry_run:
-                return records, None
             try:
-                plan = request.plan(files, self.cwd, legacy)
+                return request.check(files, self.cwd, self.ctx.session.settings.legacy_encoding)
             except PatchError as error:
-                if not codex:
-                    raise failed(error, request.error_prefix) from None
-                return records, {}  # Codex verifies less than it plans: `apply` finds it again
-        if not codex:
-            records = [] if plan is None else plan.records
-        return records, _contents(plan)
-
-    def verify(self, files: OsFiles) -> list[Record]:
-        """Check the patch against the disk without writing; RespondToModel if it cannot apply."""
-        from toolrest.patch.errors import PatchError
-
-        try:
-            return self.request.verify(files, self.cwd, self.ctx.session.settings.legacy_encoding)
-        except PatchError as error:
-            raise failed(error, self.request.error_prefix) from None
+                raise failed(error, request.error_prefix) from None
 
     def _files(self) -> PolicyFiles:
         from toolrest.patch.files.policy_files import PolicyFiles
@@ -247,9 +229,7 @@ class PatchCall(ToolCall):
 
     def dry_run(self) -> ToolOutput:
         """Show what edits would change, without writing."""
-        with self._files() as files:
-            records = self.verify(files)
-        return ToolOutput(fenced_diff(records, self.ctx) if records else NO_CHANGES)
+        return ToolOutput(fenced_diff(self.records, self.ctx) if self.records else NO_CHANGES)
 
     def apply(self) -> ToolOutput:
         """Write the patch, all or nothing, and return the result."""
@@ -265,12 +245,14 @@ class PatchCall(ToolCall):
 
         ctx = self.ctx
         started = time.monotonic()
-        try:
-            plan = self.request.plan(files, self.cwd, ctx.session.settings.legacy_encoding)
-        except PatchError as error:
-            # Verification passed, so this problem shows only when the patch is written.
-            return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
-        self._refuse_changed(plan)
+        plan = self.plan
+        if plan is None or not plan.holds(files):
+            try:
+                plan = self.request.plan(files, self.cwd, ctx.session.settings.legacy_encoding)
+            except PatchError as error:
+                # Verification passed, so this problem shows only when the patch is written.
+                return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
+            self._refuse_other(plan)
         if plan is None:
             return ToolOutput(NO_CHANGES)
         listed = {
@@ -295,14 +277,14 @@ class PatchCall(ToolCall):
         ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
         return _ran(outcome, started)
 
-    def _refuse_changed(self, plan: Plan | None) -> None:
+    def _refuse_other(self, plan: Plan | None) -> None:
         """Raise Changed when files differ from those that the user was shown: it is asked anew."""
-        judged = self.judged
-        if judged is None or judged == (now := _contents(plan)):
-            return
-        keys = {*judged, *now}
-        differ = {key.partition("\0")[0] for key in keys if judged.get(key) != now.get(key)}
-        raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
+        judged, now = _contents(self.plan), _contents(plan)
+        differ = {
+            key.partition("\0")[0] for key in {*judged, *now} if judged.get(key) != now.get(key)
+        }
+        if differ:
+            raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
 def _writes(paths: list[str], blocked: list[str], ctx: Context) -> Effects:
