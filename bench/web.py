@@ -192,7 +192,7 @@ async def streamed(
         async with open_session(config, ScriptedModel([])) as session:
             open_control(session)
             counts = [0] * viewers
-            watching = (view(client, session.thread_id, counts, n, "live") for n in range(viewers))
+            watching = (view(client, session.id, counts, n, "live") for n in range(viewers))
             tasks = [asyncio.create_task(one) for one in watching]
             await until(tasks, lambda: min(counts) >= 1)
             before, own, start, written = server.cpu(), time.process_time(), time.monotonic(), 0

@@ -8,18 +8,17 @@ __version__ = "0.2.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation as Conversation
     from toolrest.agent.conversation.events import AgentMessage as AgentMessage
     from toolrest.agent.conversation.events import AgentMessageDelta as AgentMessageDelta
     from toolrest.agent.conversation.events import AgentReasoning as AgentReasoning
     from toolrest.agent.conversation.events import AgentReasoningDelta as AgentReasoningDelta
     from toolrest.agent.conversation.events import TaskComplete as TaskComplete
     from toolrest.agent.conversation.events import TokenCount as TokenCount
+    from toolrest.agent.conversation.result import AgentError as AgentError
     from toolrest.agent.conversation.result import TurnResult as TurnResult
-    from toolrest.agent.conversation.session import AgentSession as AgentSession
+    from toolrest.agent.conversation.turn_events import TurnEvents as TurnEvents
     from toolrest.agent.front.agent import Agent as Agent
-    from toolrest.agent.front.conversation import AgentError as AgentError
-    from toolrest.agent.front.conversation import Conversation as Conversation
-    from toolrest.agent.front.conversation import TurnEvents as TurnEvents
     from toolrest.agent.front.sandbox import Sandbox as Sandbox
     from toolrest.agent.front.sandbox import SandboxResult as SandboxResult
     from toolrest.agent.open_session import open_session as open_session
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
     from toolrest.gate.call.turn import Turn as Turn
     from toolrest.gate.context import Context as Context
+    from toolrest.gate.tool.call import ToolCall as ToolCall
+    from toolrest.gate.tool.call import ToolQuestion as ToolQuestion
     from toolrest.gate.tool.decorator import tool as tool
     from toolrest.gate.tool.tool import Grammar as Grammar
     from toolrest.gate.tool.tool import Tool as Tool
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from toolrest.wire.model import ModelError as ModelError
     from toolrest.wire.model import Usage as Usage
 
+    AgentSession = Conversation  # its name in 0.2
+
 _NAMES = LazyNames(
     __name__,
     {
@@ -67,11 +70,11 @@ _NAMES = LazyNames(
             "AgentMessage AgentMessageDelta AgentReasoning AgentReasoningDelta TaskComplete "
             "TokenCount"
         ),
-        "toolrest.agent.conversation.result": "TurnResult",
-        "toolrest.agent.conversation.session": "AgentSession",
+        "toolrest.agent.conversation.conversation": "Conversation",
+        "toolrest.agent.conversation.result": "AgentError TurnResult",
+        "toolrest.agent.conversation.turn_events": "TurnEvents",
         "toolrest.gate.call.turn": "Turn",
         "toolrest.agent.front.agent": "Agent",
-        "toolrest.agent.front.conversation": "AgentError Conversation TurnEvents",
         "toolrest.agent.front.sandbox": "Sandbox SandboxResult",
         "toolrest.agent.open_session": "open_session",
         "toolrest.agent.rest": "Toolrest",
@@ -86,12 +89,14 @@ _NAMES = LazyNames(
         "toolrest.gate.approval.request": "ApprovalRequest Choice Review",
         "toolrest.gate.approval.user_questions": "UserQuestions",
         "toolrest.gate.context": "Context",
+        "toolrest.gate.tool.call": "ToolCall ToolQuestion",
         "toolrest.gate.tool.decorator": "tool",
         "toolrest.gate.tool.tool": "Grammar Tool",
         "toolrest.items": "Image Text ToolOutput",
         "toolrest.policy.effects": "Effects Risk",
         "toolrest.wire.model": "Model ModelError Usage",
     },
+    renamed={"AgentSession": "Conversation"},
 )
 __all__ = sorted(["__version__", *_NAMES.names()])
 __getattr__ = _NAMES.get

@@ -33,7 +33,7 @@
     │   ├── McpTimeout              (mcp/errors.py) the server did not answer in time
     │   ├── McpRefused              (mcp/errors.py) the server answered with an error
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
-    ├── AgentError                  (agent/front/conversation.py) a run without an answer
+    ├── AgentError                  (agent/conversation/result.py) a run without an answer
     ├── WorkspaceError              (batch/tasks/workspace.py) a task's repository is not there
     │   ├── WorkspaceRefused        (batch/tasks/workspace.py) as its server says
     │   └── WorkspaceUnavailable    (batch/tasks/workspace.py) at present: no connection, no space

@@ -13,10 +13,14 @@ class LazyNames:
     """A package's public names by the module that has them: `{"pkg.module": "One Two"}`.
 
     The package keeps its `TYPE_CHECKING` imports for type checkers; tests/test_frame.py compares.
+    `renamed` are names of the last minor version: each is its new one, with a DeprecationWarning.
     """
 
-    def __init__(self, package: str, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, package: str, names: Mapping[str, str], renamed: Mapping[str, str] | None = None
+    ) -> None:
         self._package = package
+        self._renamed = renamed or {}
         self._homes = {name: home for home, texts in names.items() for name in texts.split()}
 
     def names(self) -> list[str]:
@@ -29,6 +33,11 @@ class LazyNames:
         return self._get
 
     def _get(self, name: str) -> object:
+        if (new := self._renamed.get(name)) is not None:
+            from warnings import warn
+
+            warn(f"{self._package}.{name} is {new} now", DeprecationWarning, stacklevel=2)
+            return self._get(new)
         home = self._homes.get(name)
         if home is None:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")

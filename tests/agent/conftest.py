@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.testing import ScriptedModel
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
     """Makes sessions; each is closed after the test. `model` is a script or a model."""
-    made: list[AgentSession] = []
+    made: list[Conversation] = []
 
     def make(
         model: Any,
@@ -39,7 +39,7 @@ async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         tools: Any = (),
         trusted: bool | None = None,
         **settings: Any,
-    ) -> AgentSession:
+    ) -> Conversation:
         given = {key.replace("__", "."): value for key, value in settings.items()}
         given.setdefault("tool_security.audit_log_enabled", False)
         config = default_config(given, workspace=workspace)
@@ -58,10 +58,10 @@ async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
 
 
 @pytest.fixture
-def lines() -> Callable[[AgentSession | str], list[dict[str, Any]]]:
+def lines() -> Callable[[Conversation | str], list[dict[str, Any]]]:
     """The lines of a session's rollout."""
 
-    def read(session: AgentSession | str) -> list[dict[str, Any]]:
+    def read(session: Conversation | str) -> list[dict[str, Any]]:
         path = session if isinstance(session, str) else session.journal.path
         assert path is not None
         return [json.loads(line) for line in Path(path).read_text().splitlines()]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.testing import Call, Freeform, Say, ScriptedModel
@@ -96,7 +96,7 @@ MORE: dict[str, tuple[dict[str, Any], Any, str]] = {
     ),
 }
 
-Open = Callable[..., AgentSession]
+Open = Callable[..., Conversation]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def project(workspace: Path) -> Path:
 
 @pytest.fixture
 def opened(project: Path, toolrest_home: Path) -> Open:
-    def make(settings: dict[str, Any]) -> AgentSession:
+    def make(settings: dict[str, Any]) -> Conversation:
         given = {
             "approval_policy": "never",
             "tool_security.audit_log_enabled": False,
@@ -180,7 +180,7 @@ async def test_a_clients_own_tool_on_every_wire(
             dynamic_tools=[spec],
             on_dynamic_call=lambda call: f"the client has {call.arguments}",
         )
-        async with AgentSession(rest, model_for(config, {})) as session:
+        async with Conversation(rest, model_for(config, {})) as session:
             result = await session.run("go")
         assert (result.status, result.error, server.refused) == ("completed", None, [])
         assert "the client has" in answered(server)

@@ -13,7 +13,7 @@ from tests.agent.conftest import Make, agent, workspace
 from tests.chat.conftest import chat
 from tests.cli.conftest import desk, serve
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.control import server as control_server
 from toolrest.control.client import ask_session, watch_session
 from toolrest.control.server import open_control
@@ -57,7 +57,7 @@ class Front:
 class Controlled:
     """A session with a control socket, and what it is asked over that socket."""
 
-    def __init__(self, session: AgentSession, front: Front) -> None:
+    def __init__(self, session: Conversation, front: Front) -> None:
         self.session, self.front = session, front
         self.home = session.rest.config.home
         self.events: list[Any] = []
@@ -65,18 +65,18 @@ class Controlled:
         self.server = open_control(session)
 
     async def ask(self, op: str, **fields: Any) -> Any:
-        return await ask_session(self.home, self.session.thread_id, op, **fields)
+        return await ask_session(self.home, self.session.id, op, **fields)
 
     async def waiting(self) -> Any:
         """The one request that waits, once it does."""
-        async for message in watch_session(self.home, self.session.thread_id):
+        async for message in watch_session(self.home, self.session.id):
             if message["event"] == "state" and message["waiting"]:
                 return (await self.ask("waiting"))["waiting"][0]
         raise AssertionError("the session has ended")
 
     async def undoable(self, after: Any = None) -> Any:
         """The turn that can be taken back, once there is one, and another than `after`."""
-        async for message in watch_session(self.home, self.session.thread_id):
+        async for message in watch_session(self.home, self.session.id):
             turn = message.get("undo") if message["event"] == "state" else message.get("turn")
             if turn not in (None, after):
                 return turn
@@ -109,6 +109,6 @@ async def finished(turn: Awaitable[Any]) -> Any:
 def socket_of(one: Controlled) -> socket.socket:
     folder = os.open(f"{one.home}/{FOLDER}", os.O_RDONLY)
     talk = socket.socket(socket.AF_UNIX)
-    talk.connect(f"/proc/self/fd/{folder}/{one.session.thread_id}.sock")
+    talk.connect(f"/proc/self/fd/{folder}/{one.session.id}.sock")
     os.close(folder)
     return talk

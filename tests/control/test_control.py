@@ -206,7 +206,7 @@ async def collected(messages: AsyncIterator[Any], until: str) -> list[Any]:
 
 async def test_text_comes_as_the_model_writes_it(opened: Open) -> None:
     one = opened([Say("one two three four", chunks=6)])
-    stream = watch_session(one.home, one.session.thread_id)
+    stream = watch_session(one.home, one.session.id)
     assert (await anext(stream))["busy"] is False
     turn = asyncio.ensure_future(one.session.run("go"))
     seen = await asyncio.wait_for(collected(stream, "text_end"), 60)
@@ -219,10 +219,10 @@ async def test_text_comes_as_the_model_writes_it(opened: Open) -> None:
 async def test_a_late_viewer_gets_what_is_half_written_once(opened: Open) -> None:
     one = opened(["done"])
     one.session.emit(AgentMessageDelta(delta="half a "))
-    early = watch_session(one.home, one.session.thread_id)
+    early = watch_session(one.home, one.session.id)
     await anext(early)
     assert (await anext(early)) == {"event": "text", "text": "half a "}
-    late = watch_session(one.home, one.session.thread_id)
+    late = watch_session(one.home, one.session.id)
     await anext(late)
     one.session.emit(AgentMessageDelta(delta="sentence"))
     parts = ""
@@ -242,7 +242,7 @@ async def test_a_commands_output_comes_while_it_runs(opened: Open) -> None:
     )
     cwd = one.session.rest.session.files.cwd
     os.mkfifo(f"{cwd}/go")
-    stream = watch_session(one.home, one.session.thread_id)
+    stream = watch_session(one.home, one.session.id)
     turn = asyncio.ensure_future(one.session.run("go"))
     seen = await asyncio.wait_for(collected(stream, "output"), 60)
     assert seen[-1]["text"] == "first\n"
@@ -258,10 +258,10 @@ async def test_a_commands_output_comes_while_it_runs(opened: Open) -> None:
 async def test_the_socket_is_private_and_goes_with_the_session(opened: Open) -> None:
     one = opened(["done"])
     folder = Path(one.home) / FOLDER
-    path = folder / f"{one.session.thread_id}.sock"
+    path = folder / f"{one.session.id}.sock"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert (await one.ask("state"))["session"] == one.session.thread_id
+    assert (await one.ask("state"))["session"] == one.session.id
     assert one.server is not None
     await one.session.aclose()
     await asyncio.wait({one.server._following})
@@ -301,7 +301,7 @@ print("GOT", lines.readline(), lines.readline())
 @pytest.mark.parametrize("confined", [False, True])
 async def test_a_more_confined_process_of_the_user_is_refused(opened: Open, confined: bool) -> None:
     one = opened(["done"])
-    folder, name = f"{one.home}/{FOLDER}", f"{one.session.thread_id}.sock"
+    folder, name = f"{one.home}/{FOLDER}", f"{one.session.id}.sock"
     argv = [sys.executable, "-c", CONNECT, folder, name, *(["confined"] if confined else [])]
     ran = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, check=False)
     same = not confined or _status(os.getpid())["NoNewPrivs"] == "1"
@@ -311,7 +311,7 @@ async def test_a_more_confined_process_of_the_user_is_refused(opened: Open, conf
 @pytest.mark.needs("sandbox")
 async def test_a_sandboxed_command_cannot_connect(opened: Open, workspace: Path) -> None:
     one = opened([], approval_policy="on-request")
-    folder, name = f"{one.home}/{FOLDER}", f"{one.session.thread_id}.sock"
+    folder, name = f"{one.home}/{FOLDER}", f"{one.session.id}.sock"
     # A command line that names the home is denied before it runs; a script is not read.
     script = CONNECT.replace("sys.argv[1]", repr(folder)).replace("sys.argv[2]", repr(name))
     (workspace / "connect.py").write_text(script)
@@ -361,7 +361,7 @@ async def test_a_message_in_the_last_moment_is_read_or_refused(
             return []
 
         async def stop(self, _: str) -> str:
-            if not refused and "late" not in str(one.session.history.items):
+            if not refused and "late" not in str(one.session.history):
                 await one.ask("message", text="late")
             return ""
 

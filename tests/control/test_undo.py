@@ -58,7 +58,7 @@ async def test_undo_is_for_the_sessions_own_turns(opened: Open, workspace: Path)
     one, other = opened([adding("a.txt"), "done"]), opened([adding("b.txt"), "done"])
     await ended(one)
     await ended(other)
-    with pytest.raises(ControlError, match=f"of the session {other.session.thread_id}"):
+    with pytest.raises(ControlError, match=f"of the session {other.session.id}"):
         await one.ask("undo", turn=await one.undoable())
     with pytest.raises(ControlError, match="changed this folder later"):
         await one.ask("undo", turn=await other.undoable())

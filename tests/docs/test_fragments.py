@@ -12,7 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 from tests.docs.blocks import FRAGMENT, ROOT, blocks, fragment, run
 
-from toolrest import Agent, AgentSession, Context, PendingApproval, Sandbox, Toolrest, tool
+from toolrest import Agent, Context, PendingApproval, Sandbox, Toolrest, tool
 from toolrest.testing import Call, ScriptedModel, ScriptedServer
 
 pytestmark = pytest.mark.long
@@ -97,14 +97,11 @@ async def test_the_reference_s_fragments(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "project").mkdir()
     page = "docs/reference/api.md"
     names: dict[str, Any] = {
-        "AgentSession": AgentSession,
         "Context": Context,
         "Path": Path,
         "Sandbox": Sandbox,
     }
     names |= {"Toolrest": Toolrest, "tool": tool, "messages": [], "model": ScriptedModel(["Done."])}
-    after = await run(fragment(page, "async with AgentSession"), names)
-    assert after["result"].text == "Done."
     after = await run(fragment(page, 'box.run(["pytest", "-q"])'), names)
     assert after["result"].exit_code is not None
     (tmp_path / "lines.txt").write_text("one\ntwo\n")

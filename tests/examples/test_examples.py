@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from toolrest.testing import Call, ScriptedServer
+from toolrest import Agent
+from toolrest.testing import Call, ScriptedModel, ScriptedServer
 from toolrest.testing.server import ServerWire
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +123,31 @@ def test_a_sandboxed_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "made-here").exists()
     assert not Path("/etc/not-here").exists()
+
+
+def test_the_names_of_0_2(tmp_path: Path) -> None:
+    """Programs for 0.2 run unchanged; those in `examples` are the same as then."""
+    program = str(ROOT / "tests/data/examples-0.2/agent_session.py")
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, cwd=tmp_path, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    first, *events = done.stdout.splitlines()
+    assert first == "completed It is 42. 1"
+    assert (events[0], events[-1]) == ("turn_started", "task_complete")
+    warned = [sys.executable, "-W", "error::DeprecationWarning", program]
+    done = subprocess.run(warned, capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert "toolrest.AgentSession is Conversation now" in done.stderr
+
+
+async def test_the_attributes_of_0_2(tmp_path: Path) -> None:
+    async with Agent(ScriptedModel(["Hello."])).session() as chat:
+        await chat.run("Hi")
+        with pytest.warns(DeprecationWarning, match="is the Conversation itself now"):
+            session = chat.session
+        with pytest.warns(DeprecationWarning, match="is Conversation.id now"):
+            assert session.thread_id == chat.id
+        assert [item["type"] for item in session.history] == ["message"] * len(chat.history)
 
 
 def test_a_test_of_a_tool() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolrest import Toolrest
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.testing import ScriptedModel
 from toolrest.testing.script import Call, Say
 
@@ -27,7 +27,7 @@ async def test_a_required_server_is_waited_for_and_others_are_not(
         "slow": fake_server("hang", startup_timeout_sec=900.0),
     }
     model = ScriptedModel([[Call("mcp__needed__echo", {"text": "hi"})], [Say("done")]])
-    async with AgentSession(open_rest(servers), model) as agent:
+    async with Conversation(open_rest(servers), model) as agent:
         result = await agent.run("go")
         assert result.text == "done"
         assert "mcp__needed__echo" in names(model, 0)
@@ -41,7 +41,7 @@ async def test_a_required_server_is_waited_for_only_so_long(
 ) -> None:
     servers = {"needed": fake_server("hang", required=True, startup_timeout_sec=0.3)}
     model = ScriptedModel([[Say("done")]])
-    async with AgentSession(open_rest(servers), model) as agent:
+    async with Conversation(open_rest(servers), model) as agent:
         assert (await agent.run("go")).text == "done"
         assert agent.rest.mcp is not None
         assert [status.state for status in agent.rest.mcp.status()] == ["failed"]
@@ -57,7 +57,7 @@ async def test_a_model_looks_a_tool_up_and_calls_it(open_rest: Open, fake_server
     rest = open_rest(
         {"big": fake_server("many", required=True)}, settings={"model_context_window": 100_000}
     )
-    async with AgentSession(rest, model) as agent:
+    async with Conversation(rest, model) as agent:
         assert (await agent.run("go")).text == "done"
     assert "tool_search" in names(model, 0)
     assert "mcp__big__tool_123" not in names(model, 0)
@@ -72,7 +72,7 @@ async def test_the_second_session_has_the_tools_in_its_first_request(
     async with open_rest(servers) as rest:
         await rest.wait_for_mcp()
     model = ScriptedModel([[Call("mcp__fs__echo", {"text": "hello again"})], [Say("done")]])
-    async with AgentSession(open_rest(servers), model) as agent:
+    async with Conversation(open_rest(servers), model) as agent:
         await agent.run("go")
     assert "mcp__fs__echo" in names(model, 0)
     assert "hello again" in json.dumps(list(model.requests[1].items))
@@ -87,7 +87,7 @@ async def test_a_server_gets_a_completion_when_the_user_says_yes(
         [Say("done")],
     ]
     model = ScriptedModel(script)
-    async with AgentSession(open_rest({"fs": fake_server(required=True)}), model) as agent:
+    async with Conversation(open_rest({"fs": fake_server(required=True)}), model) as agent:
         assert (await agent.run("go")).text == "done"
     assert not model.requests[1].tools
     assert model.requests[1].max_output_tokens == 10

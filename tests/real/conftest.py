@@ -19,7 +19,7 @@ from tests.real.compatibility import Results
 from tests.real.tiny_model import write_model
 
 from toolrest import tool
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.config.schema.families import ModelWire
@@ -51,9 +51,9 @@ def note(text: str) -> str:
     return f"noted: {text}"
 
 
-def assert_valid(session: AgentSession) -> int:
+def assert_valid(session: Conversation) -> int:
     """Each call has one output, right after the model's items; returns how many there are."""
-    items = session.history.items
+    items = session.history
     called = Counter(call_id_of(item) for item in items if is_call(item))
     answered = Counter(item["call_id"] for item in items if is_output(item))
     assert called == answered
@@ -116,9 +116,9 @@ def serve(tmp_path: Path) -> Serve:
 
 
 @pytest.fixture
-async def talk(tmp_path: Path, toolrest_home: Path) -> AsyncIterator[Callable[..., AgentSession]]:
+async def talk(tmp_path: Path, toolrest_home: Path) -> AsyncIterator[Callable[..., Conversation]]:
     """Makes sessions with settings and tools of one's own; each is closed after the test."""
-    made: list[AgentSession] = []
+    made: list[Conversation] = []
     workspace = tmp_path / "project"
     workspace.mkdir()
     instructions = tmp_path / "instructions.md"
@@ -126,7 +126,7 @@ async def talk(tmp_path: Path, toolrest_home: Path) -> AsyncIterator[Callable[..
 
     def make(
         settings: dict[str, Any], *tools: Any, resume: str | None = None, **more: Any
-    ) -> AgentSession:
+    ) -> Conversation:
         # llama.cpp reads every byte of a prompt as a token here: instructions and tools are few.
         quiet: dict[str, Any] = {
             "tool_security.audit_log_enabled": False,

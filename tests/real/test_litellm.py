@@ -18,7 +18,7 @@ import pytest
 from tests.real.conftest import SERVER, WIRES, Llama, assert_valid, note
 from tests.real.tiny_model import write_model
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.usage import Budget
 from toolrest.config.schema.families import ModelWire
 
@@ -96,7 +96,7 @@ async def test_a_loop(
     kind: str,
     wire: ModelWire,
     litellm: tuple[str, str],
-    talk: Callable[..., AgentSession],
+    talk: Callable[..., Conversation],
     record_property: Callable[[str, object], None],
 ) -> None:
     """Several turns with calls in them, each of which gets its output."""
@@ -111,4 +111,4 @@ async def test_a_loop(
         assert result.status in ("completed", "budget"), result
         calls = assert_valid(session)
     assert calls > 0
-    assert "noted: " in str(session.history.items)
+    assert "noted: " in str(session.history)

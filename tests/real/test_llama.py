@@ -12,8 +12,8 @@ from tests.conftest import FULL
 from tests.real.conftest import WIRES, Serve, assert_valid, note
 
 from toolrest import events
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.events import AgentMessageDelta, ContextCompacted
-from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.history.history import message
 from toolrest.config.schema.families import ModelWire
@@ -22,7 +22,7 @@ PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
     "+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
-Talk = Callable[..., AgentSession]
+Talk = Callable[..., Conversation]
 pytestmark = pytest.mark.timeout(300 if FULL else 60)
 WORDS = 2_000 if FULL else 300
 
@@ -51,7 +51,7 @@ async def test_a_conversation_with_calls(wire: ModelWire, serve: Serve, talk: Ta
             assert result.status in ("completed", "budget"), result
             calls = assert_valid(session)
     assert calls > 0
-    assert "noted: " in str(session.history.items)  # a tool of the host's own was run
+    assert "noted: " in str(session.history)  # a tool of the host's own was run
     assert session.accounting.window == 32768  # as the server says
 
 
@@ -124,7 +124,7 @@ async def test_an_answer_that_the_servers_own_limit_cuts(
         result = await session.run("hello")
         assert (result.status, result.reason) == ("failed", "model_incomplete")
         assert_valid(session)
-        compacted = [i for i in session.history.items if "summary" in str(i.get("content"))]
+        compacted = [i for i in session.history if "summary" in str(i.get("content"))]
     assert not compacted
 
 
@@ -191,7 +191,7 @@ async def test_a_server_that_dies_in_the_middle(wire: ModelWire, serve: Serve, t
         assert result.reason in ("model_stream", "model_unreachable"), result
         assert_valid(session)
         again = talk(next_one.settings(wire), note)
-        again.history.replace(session.history.items)
+        again.transcript.replace(session.history)
         result = await again.run("and now?", budget=Budget(max_turns=3))
         assert result.status in ("completed", "budget"), result
         assert_valid(again)

@@ -17,14 +17,14 @@ import pytest
 from tests.real.conftest import WIRES, Llama, Serve, assert_valid, note
 from tests.real.door import Door
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.usage import Budget
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(3600),
 ]
-Talk = Callable[..., AgentSession]
+Talk = Callable[..., Conversation]
 GOOD = ("completed", "budget")
 DISTURBED = ("model_stream", "model_unreachable", "model_server", "interrupted")
 TURNS = (12, 300)
@@ -40,11 +40,11 @@ class Soak:
         self.happened: Counter[str] = Counter()
         self._serve, self._talk, self._door, self._folder = serve, talk, door, folder
         self._server = AsyncExitStack()
-        self._session: AgentSession | None = None
+        self._session: Conversation | None = None
         self.turns = 0
 
     @property
-    def session(self) -> AgentSession:
+    def session(self) -> Conversation:
         """The session as it is open now."""
         assert self._session is not None
         return self._session
@@ -70,10 +70,10 @@ class Soak:
 
     async def resume(self) -> None:
         """Close the session and resume it: its history is the same."""
-        path, items = self.session.journal.path, list(self.session.history.items)
+        path, items = self.session.journal.path, list(self.session.history)
         await self.session.aclose()
         self.open(path)
-        assert self.session.history.items == items
+        assert self.session.history == items
 
     async def crash(self, turn: asyncio.Task[Any]) -> None:
         """Resume from what is on disk in the middle of a turn, as after kill -9."""

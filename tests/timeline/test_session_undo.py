@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import Make
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.history.stored_sessions import exact_session
 from toolrest.agent.open_session import fork
 from toolrest.agent.undo import checkpoints
@@ -23,7 +23,7 @@ def adding(name: str) -> Call:
     return Call("apply_patch", {"input": patch})
 
 
-async def wrote(session: AgentSession) -> AgentSession:
+async def wrote(session: Conversation) -> Conversation:
     assert (await session.run("go")).status == "completed"
     return session
 
@@ -32,7 +32,7 @@ async def test_undo_takes_back_no_turn_of_another_session(agent: Make, workspace
     one = await wrote(agent([adding("a.txt"), "done"]))
     other = await wrote(agent([adding("b.txt"), "done"]))
     third = agent([])
-    with pytest.raises(UndoError, match=f"turn 2 of the session {other.thread_id}"):
+    with pytest.raises(UndoError, match=f"turn 2 of the session {other.id}"):
         await session_text.undo(one)
     with pytest.raises(UndoError, match="this session has changed nothing"):
         await session_text.undo(third)
@@ -54,7 +54,7 @@ async def test_a_copy_takes_back_what_the_session_did_before_it(
     copy = fork(home, exact_session(home, fork(home, path)).path)  # a copy of a copy
     second = agent([], resume=exact_session(home, copy).path)
     again = await wrote(agent([adding("b.txt"), "done"], resume=path))
-    with pytest.raises(UndoError, match=f"of the session {again.thread_id}"):
+    with pytest.raises(UndoError, match=f"of the session {again.id}"):
         await session_text.undo(second)
     await session_text.undo(again)
     assert "remove a.txt" in await session_text.undo(second)

@@ -54,7 +54,7 @@ async def asked(client: Client, one: Controlled) -> Any:
 
 
 async def post(client: Client, one: Controlled, what: str, **body: Any) -> Any:
-    url = f"/api/sessions/{one.session.thread_id}/{what}"
+    url = f"/api/sessions/{one.session.id}/{what}"
     return await client.post(url, json=body, headers=PAGE)
 
 
@@ -66,7 +66,7 @@ async def test_a_running_sessions_approval_is_answered_on_the_page(
     one = running([WRITE, "done"])
     turn = asyncio.ensure_future(one.session.run("go"))
     row = await asked(client, one)
-    assert (row["live"], row["kind"], row["session"]) == (True, "approval", one.session.thread_id)
+    assert (row["live"], row["kind"], row["session"]) == (True, "approval", one.session.id)
     assert "made.txt" in "\n".join(row["lines"])
     answer = {"request": row["id"], "pin": row["pin"], "approve": True, "scope": "session"}
     given = await post(client, one, "answer", **answer)
@@ -139,7 +139,7 @@ async def test_live_text_reaches_the_page_from_the_first_piece(
     running: Callable[..., Controlled], home: Path
 ) -> None:
     one = running([Say("one two three", chunks=5)])
-    stream = watch_session(str(home), one.session.thread_id)
+    stream = watch_session(str(home), one.session.id)
     first = await anext(stream)
     sent = _events(first, stream)
     assert b"event: state" in await anext(sent)
@@ -160,7 +160,7 @@ async def test_a_session_that_ends_ends_its_stream(
     client: Client, running: Callable[..., Controlled]
 ) -> None:
     one = running([])
-    url = f"/api/sessions/{one.session.thread_id}/live"
+    url = f"/api/sessions/{one.session.id}/live"
     watching = asyncio.ensure_future(client.get(url))
     while not (one.server and one.server._viewers):
         await asyncio.sleep(0.01)
@@ -334,14 +334,14 @@ async def test_other_pages_control_nothing(
     turn = asyncio.ensure_future(one.session.run("go"))
     row = await one.waiting()
     body = {"request": row["id"], "pin": row["pin"], "approve": True, "text": "hello"}
-    own = f"/api/sessions/{one.session.thread_id}"
+    own = f"/api/sessions/{one.session.id}"
     for url in ("/api/sessions", *(f"{own}/{what}" for what in ROUTES)):
         answer = await client.post(
             url, content=json.dumps(body), headers={"content-type": "text/plain", **headers}
         )
         assert answer.status_code == status
     if status != 403 or "Origin" in headers:
-        live = await client.get(f"/api/sessions/{one.session.thread_id}/live", headers=headers)
+        live = await client.get(f"/api/sessions/{one.session.id}/live", headers=headers)
         assert live.status_code == status
     assert (await one.ask("waiting"))["waiting"] == [row]
     await one.ask("interrupt")
@@ -396,7 +396,7 @@ async def test_the_page_waits_for_no_suspended_session(
         for _ in range(20):
             approvals = (await client.get("/api/approvals")).json()["approvals"]
             assert [found["id"] for found in approvals] == [row["id"]]
-        answer = await client.get(f"/api/sessions/{one.session.thread_id}/live")
+        answer = await client.get(f"/api/sessions/{one.session.id}/live")
         assert answer.status_code == 404
         answer = await post(client, one, "interrupt")
         assert (answer.status_code, "nothing was sent" in answer.text) == (404, True)

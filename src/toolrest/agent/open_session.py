@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest import __version__
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
-from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.journal import HeldRollout, NoJournal, SessionJournal
 from toolrest.agent.rest import Toolrest
 from toolrest.agent.setup.hooks import agent_hooks
@@ -22,6 +22,8 @@ from toolrest.items import JSONObject
 from toolrest.wire.providers import model_for, with_default_model
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.output_type import OutputType
+    from toolrest.agent.conversation.result import Output
     from toolrest.agent.history.rollout import Rollout
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
@@ -43,7 +45,7 @@ def open_session(
     make_model: Callable[[Config], Model] | None = None,
     source: str = "exec",
     trusted: bool | None = None,
-) -> AgentSession:
+) -> Conversation:
     """A session with these settings; `resume` is the path of an earlier one's rollout.
 
     Without a model, the one that the settings name. `make_model` makes it, and those of
@@ -89,7 +91,9 @@ def open_with(
     owns_model: bool = True,
     holds_calls: bool = False,
     shares: Shared | None = None,
-) -> AgentSession:
+    output: OutputType[Output] | None = None,
+    raises: bool = False,
+) -> Conversation[Output]:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
     `make_model` makes the models of sub-agents; without it there are none.
@@ -101,7 +105,7 @@ def open_with(
         model = main_model(rest.config)
         if not ephemeral:
             journal = SessionJournal(rest.session.redactor)
-        session = AgentSession(
+        conversation: Conversation[Output] = Conversation(
             rest,
             model,
             journal=journal,
@@ -115,17 +119,19 @@ def open_with(
             owns_model=owns_model,
             holds_calls=holds_calls,
             shares=shares,
+            output=output,
+            raises=raises,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns
 
             notify_turns(rest, environ)
-        begins.enter(session)
+        begins.enter(conversation)
     except BaseException:
         journal.close()
         begins.close()
         raise
-    return session
+    return conversation
 
 
 def provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
@@ -152,10 +158,10 @@ class New:
         """The instructions of the settings."""
         return base_instructions(config.value)
 
-    def enter(self, session: AgentSession) -> None:
+    def enter(self, conversation: Conversation) -> None:
         """Start the journal."""
-        if not isinstance(session.journal, NoJournal):
-            _create(session, self._source)
+        if not isinstance(conversation.journal, NoJournal):
+            _create(conversation, self._source)
 
     def close(self) -> None:
         """Give up what is held."""
@@ -187,12 +193,12 @@ class Resumed(New):
                 return text
         return super().instructions(config)
 
-    def enter(self, session: AgentSession) -> None:
+    def enter(self, conversation: Conversation) -> None:
         """Go on with the journal, and tell what differs from the earlier run."""
         if self._held is not None:
-            session.journal.resume(self._held, self._rollout.lines)
-        session.history.never_again(self._rollout.call_ids)
-        _note_differences(session, self._rollout)
+            conversation.journal.resume(self._held, self._rollout.lines)
+        conversation.transcript.never_again(self._rollout.call_ids)
+        _note_differences(conversation, self._rollout)
 
     def close(self) -> None:
         """Unlock the rollout, unless the journal has it."""
@@ -200,33 +206,35 @@ class Resumed(New):
             self._held.close()
 
 
-def _create(session: AgentSession, source: str) -> None:
+def _create(conversation: Conversation, source: str) -> None:
     def meta(now: str) -> JSONObject:
-        cwd = session.rest.session.files.cwd
+        cwd = conversation.rest.cwd
         return {
-            "id": session.thread_id,
-            "session_id": session.thread_id,
+            "id": conversation.id,
+            "session_id": conversation.id,
             "timestamp": now,
             "cwd": cwd,
             "originator": "toolrest",
             "cli_version": __version__,
             "source": source,
-            "model_provider": getattr(getattr(session.model, "provider", None), "id", None),
-            "base_instructions": {"text": session.instructions},
+            "model_provider": getattr(getattr(conversation.model, "provider", None), "id", None),
+            "base_instructions": {"text": conversation.instructions},
             "git": git_facts(cwd),
         }
 
-    session.journal.create(session.rest.config.home, session.thread_id, meta)
+    conversation.journal.create(conversation.rest.config.home, conversation.id, meta)
 
 
-def _note_differences(session: AgentSession, rollout: Rollout) -> None:
+def _note_differences(conversation: Conversation, rollout: Rollout) -> None:
     before = rollout.context.get("model")
-    if isinstance(before, str) and before != session.model.name:
-        message = f"this session was recorded with {before} and goes on with {session.model.name}"
-        session.warnings.append(message)
-    there, here = rollout.meta.get("cwd"), session.rest.session.files.cwd
+    if isinstance(before, str) and before != conversation.model.name:
+        message = (
+            f"this session was recorded with {before} and goes on with {conversation.model.name}"
+        )
+        conversation.warnings.append(message)
+    there, here = rollout.meta.get("cwd"), conversation.rest.cwd
     if isinstance(there, str) and there != here:
-        session.warnings.append(f"this session was recorded in {there} and goes on in {here}")
+        conversation.warnings.append(f"this session was recorded in {there} and goes on in {here}")
 
 
 def git_facts(cwd: str) -> JSONObject | None:

@@ -177,6 +177,26 @@ class Toolrest:
         """The session's id."""
         return self.session.id
 
+    @property
+    def workspace(self) -> str:
+        """The folder that it was made for."""
+        return self.session.files.workspace
+
+    @property
+    def cwd(self) -> str:
+        """The folder that relative paths and commands start from."""
+        return self.session.files.cwd
+
+    @property
+    def writable_roots(self) -> tuple[str, ...]:
+        """The folders that tools may write without leaving the sandbox."""
+        return self.session.files.tool_roots
+
+    @property
+    def approval_policy(self) -> str:
+        """The approval policy in force: that of the settings, or of the session's mode."""
+        return self.session.approval_policy
+
     async def __aenter__(self) -> Self:
         self._start_servers()
         return self
@@ -256,9 +276,11 @@ class Toolrest:
 
     def use_search(self, function: SearchFunction) -> None:
         """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
-        from toolrest.tools.web.web_search import FUNCTION
+        from toolrest.tools.web.web_search import WebSearch
 
-        self.session.state[FUNCTION] = function
+        for tool in self.session.registry.known():
+            if isinstance(tool, WebSearch):
+                tool.own = function
 
     def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.
@@ -416,6 +438,10 @@ class Toolrest:
         """Tools that were set aside, and why."""
         return dict(self.session.registry.quarantined)
 
+    def find(self, name: str) -> Tool | None:
+        """The tool that a call of this name reaches, offered or not."""
+        return self.session.registry.get(name)
+
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""
         return self.session.registry.wire_name(tool)
@@ -426,7 +452,7 @@ class Toolrest:
 
     def supports_parallel(self, name: str) -> bool:
         """Whether a usual call of this tool may run beside others."""
-        tool = self.session.registry.get(name)
+        tool = self.find(name)
         if tool is None:
             raise KeyError(f"no tool named {name}")
         return tool.parallel
@@ -461,7 +487,7 @@ class Toolrest:
     ) -> FunctionCall | CustomToolCall:
         """The call of a tool with these arguments, or with this raw text."""
         if isinstance(arguments, str):
-            tool = self.session.registry.get(name)
+            tool = self.find(name)
             if tool is not None and takes_raw(tool, arguments):
                 return CustomToolCall(call_id, name, arguments)
         return FunctionCall(call_id, name, arguments or {})

@@ -100,10 +100,10 @@ class KeyActions:
         # Rarely needed.
         from toolrest.chat.composer.clipboard import clipboard_picture, keep_picture
 
-        if (session := self._chat.session) is None:
+        if (conversation := self._chat.conversation) is None:
             return
         data = await clipboard_picture(self._tool_roots())
-        path = keep_picture(self._chat.home, session.thread_id, data)
+        path = keep_picture(self._chat.home, conversation.id, data)
         buffer = self._screen.buffer
         if not self._writes_answer():
             before = buffer.document.char_before_cursor
@@ -175,11 +175,11 @@ class KeyActions:
     def has_queued(self) -> bool:
         """Whether the line is empty, and there is a queued message to take back into it."""
         free = self.is_empty and not self.is_picking and not self._writes_answer()
-        return free and self._chat.session is not None and self._chat.conversation.has_queued
+        return free and self._chat.conversation is not None and self._chat.session.has_queued
 
     def take_queued(self) -> None:
         """Take the last queued message back into the line."""
-        if (text := self._chat.conversation.take_back()) is not None:
+        if (text := self._chat.session.take_back()) is not None:
             self._screen.buffer.document = Document(text, len(text))
 
     def tab(self) -> None:
@@ -208,7 +208,7 @@ class KeyActions:
         elif isinstance(self._questions.first, Posed):
             self._questions.dismiss()
         elif self._chat.busy:
-            self._chat.spawn(self._chat.conversation.interrupt())
+            self._chat.spawn(self._chat.session.interrupt())
         elif self.is_empty and self._questions.first is None:
             if now - self._escaped < _TWICE:
                 self.back()
@@ -239,7 +239,7 @@ class KeyActions:
         elif self._screen.buffer.text:
             self._screen.buffer.reset()
         elif self._chat.busy:
-            self._chat.spawn(self._chat.conversation.interrupt())
+            self._chat.spawn(self._chat.session.interrupt())
         elif live.hint == _LEAVES:
             self._chat.leave()
         else:
@@ -265,8 +265,8 @@ class KeyActions:
 
     def _tool_roots(self) -> list[str]:
         """The folders that tools may write: those of this session, and of earlier ones."""
-        session = self._chat.session
-        roots = (os.getcwd(),) if session is None else session.rest.session.files.tool_roots
+        conversation = self._chat.conversation
+        roots = (os.getcwd(),) if conversation is None else conversation.rest.writable_roots
         return [*roots, *tool_roots]
 
     def show_output(self) -> None:

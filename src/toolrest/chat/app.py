@@ -29,11 +29,11 @@ from toolrest.timeline.draw import dollars, safe_lines
 from toolrest.timeline.text import rows
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import AgentSession
     from toolrest.chat.commands.commands import Commands
-    from toolrest.chat.conversation import Check, Conversation, Open
     from toolrest.chat.questions import Asked, Questions
+    from toolrest.chat.session import ChatSession, Check, Open
     from toolrest.config import Config
 
 
@@ -56,7 +56,7 @@ class ChatApp:
     draw, and returns what opens sessions, or None when there are questions to be asked first.
     """
 
-    conversation: Conversation
+    session: ChatSession
     commands: Commands
     report: Callable[[Config, str | None], list[str]] | None = None
     """Writes a report on a session; its lines say where it is and what is in it."""
@@ -129,7 +129,7 @@ class ChatApp:
             ) from error
         finally:
             if self._open:
-                await self.conversation.close()
+                await self.session.close()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
         return self._code
@@ -148,7 +148,7 @@ class ChatApp:
     def _way_back(self) -> str:
         if not self._open:
             return ""
-        return f"; the session goes on with: toolrest resume {self.conversation.session.thread_id}"
+        return f"; the session goes on with: toolrest resume {self.session.conversation.id}"
 
     async def _start(self) -> None:
         """Open the session once the screen is there."""
@@ -160,15 +160,15 @@ class ChatApp:
                 return
             # These load the agent, and the screen is drawn before.
             from toolrest.chat.commands.commands import Commands
-            from toolrest.chat.conversation import Conversation
+            from toolrest.chat.session import ChatSession
 
-            self.conversation = Conversation(
+            self.session = ChatSession(
                 ready[0], self, check=self.check, command=self._queued_command
             )
             self.commands = Commands(self)
-            self.screen.live.queue = self.conversation.queue
-            self.screen.live.sent = self.conversation.sent
-            self.conversation.start(ready[1])
+            self.screen.live.queue = self.session.queue
+            self.screen.live.sent = self.session.sent
+            self.session.start(ready[1])
             self._open = True
         except ToolrestError as error:
             self.screen.say(f"✗ {error}", "red")
@@ -204,7 +204,7 @@ class ChatApp:
     def changed(self, cell: Cell) -> None:
         """A cell is new or has changed."""
         live = self.screen.live
-        timeline = self.conversation.timeline
+        timeline = self.session.timeline
         live.tokens, live.cost = timeline.tokens, timeline.cost
         if isinstance(cell, QuestionCell) and not cell.done:
             live.doing = "waiting for your answer"
@@ -243,19 +243,19 @@ class ChatApp:
         # Loaded by now.
         from toolrest.timeline.stored import stored_cells
 
-        session = self.conversation.session
-        settings = session.rest.settings
+        conversation = self.session.conversation
+        settings = conversation.rest.settings
         self._keys = bindings(self.actions, settings.chat.keys)
         self.commands.opened()
         self.screen.configure(self.commands.chat_settings())
         self.screen.live.plan = None
         self.screen.live.agents.clear()
         self.screen.calls.clear()
-        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
+        facts = (conversation.model.name, settings.sandbox_mode, settings.approval_policy)
         self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
-        cells = stored_cells(session.history.items)
+        cells = stored_cells(conversation.history)
         if cells:
-            self.screen.say(f"session {session.thread_id} goes on; the end of it:")
+            self.screen.say(f"session {conversation.id} goes on; the end of it:")
         for cell in cells[-_RESUMED_CELLS:]:
             cell.done = True
             self.screen.changed(cell)
@@ -268,27 +268,28 @@ class ChatApp:
 
     def _describe(self) -> None:
         """The line at the bottom."""
-        session = self.conversation.session
-        timeline = self.conversation.timeline
-        window = timeline.window or session.accounting.window
+        conversation = self.session.conversation
+        timeline = self.session.timeline
+        window = timeline.window or conversation.accounting.window
         used = f"{timeline.tokens / window:.0%} of context" if window else "context –"
-        settings = session.rest.settings
-        cost = f"cost {dollars(session.accounting.cost())}"
-        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used, cost)
+        settings = conversation.rest.settings
+        cost = f"cost {dollars(conversation.accounting.cost())}"
+        model = conversation.model.name
+        facts = (model, settings.sandbox_mode, settings.approval_policy, used, cost)
         self.screen.footer = " " + " · ".join((*facts, "/help"))
         self.screen.live.hint = ""
 
     # What the person does
 
     @property
-    def session(self) -> AgentSession | None:
+    def conversation(self) -> Conversation | None:
         """The session, once it is open."""
-        return self.conversation.session if self._open else None
+        return self.session.conversation if self._open else None
 
     @property
     def busy(self) -> bool:
         """Whether a turn or a command is under way."""
-        return self._open and self.conversation.busy
+        return self._open and self.session.busy
 
     def send(self, text: str, *, queued: bool) -> None:
         """A message or a command of the person; it waits until the session is open."""
@@ -305,29 +306,29 @@ class ChatApp:
         if self.commands.run(text):
             await asyncio.gather(*(self._tasks - before))
         else:
-            self.conversation.say(text)
+            self.session.say(text)
 
     def _send(self, text: str, *, queued: bool) -> None:
         if queued and self.busy and not text.startswith("!"):
-            self.conversation.queue_up(text)
+            self.session.queue_up(text)
             return
         if text.startswith("/") and self.commands.run(text):
             return
         if text.startswith("!") and text[1:].strip():
-            self.conversation.run_command(text[1:].strip())
+            self.session.run_command(text[1:].strip())
         elif queued:
-            self.conversation.queue_up(text)
+            self.session.queue_up(text)
         else:
-            self.conversation.say(text)
+            self.session.say(text)
 
     def leave(self) -> None:
         """Leave the chat; the last line says how to come back."""
         self._leaving = True
-        unsent = (*self.conversation.sent, *self.conversation.queue) if self._open else self._early
+        unsent = (*self.session.sent, *self.session.queue) if self._open else self._early
         for text in unsent:
             self.screen.say(f"not sent: {text}", "yellow")
-        if self._open and self.conversation.timeline.cells:
-            id_ = self.conversation.session.thread_id
+        if self._open and self.session.timeline.cells:
+            id_ = self.session.conversation.id
             self.screen.say(f"this session goes on with: toolrest resume {id_[:8]}")
         self.screen.flush()
         if self._over is not None:

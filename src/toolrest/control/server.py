@@ -25,7 +25,7 @@ from toolrest.timeline import session_text
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
 
 VERSION = 2
 INERT = 0.5
@@ -62,37 +62,37 @@ class Controls(Protocol):
 class TurnControls:
     """Controls of a session whose front end begins the turns: `exec`, an editor."""
 
-    def __init__(self, session: AgentSession) -> None:
-        self._session = session
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
 
     @property
     def busy(self) -> bool:
         """Whether a turn is under way."""
-        return self._session.running
+        return self._conversation.running
 
     def send(self, text: str, *, queued: bool) -> None:
         """Add a message to the turn under way."""
-        if queued or not self._session.takes_messages:
+        if queued or not self._conversation.takes_messages:
             raise ControlError("this session takes messages only to the turn that is under way")
-        self._session.say(text)
+        self._conversation.say(text)
 
     async def interrupt(self) -> None:
         """End the turn."""
-        await self._session.interrupt()
+        await self._conversation.interrupt()
 
     async def undo(self, turn: int) -> list[str]:
         """Take back what the last turn changed."""
-        return await session_text.undo(self._session, turn)
+        return await session_text.undo(self._conversation, turn)
 
 
 class ControlServer:
     """Answers the connections to one session; it ends with the session."""
 
-    def __init__(self, session: AgentSession, controls: Controls) -> None:
-        self._session = session
+    def __init__(self, conversation: Conversation, controls: Controls) -> None:
+        self._conversation = conversation
         self._controls = controls
-        self._home = session.rest.config.home
-        self._waiting = session.rest.session.approvals.waiting
+        self._home = conversation.rest.config.home
+        self._waiting = conversation.rest.session.approvals.waiting
         self._unwatch = self._waiting.watch(self._waiting_changed)
         self._live = LiveText()
         self._viewers: set[asyncio.StreamWriter] = set()
@@ -101,12 +101,12 @@ class ControlServer:
         self._finding: asyncio.Task[None] | None = None
         self._unsent: list[JSONObject] = []
         self._sent = 0.0
-        self._listening = listen(self._home, session.thread_id)
-        self._inode = os.lstat(path_of(self._home, session.thread_id)).st_ino
-        self._events = session.rest.events()
+        self._listening = listen(self._home, conversation.id)
+        self._inode = os.lstat(path_of(self._home, conversation.id)).st_ino
+        self._events = conversation.rest.events()
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
         self._following = asyncio.ensure_future(self._follow())
-        if session.history.items:  # a new session has no turn yet
+        if conversation.history:  # a new session has no turn yet
             self._find_turn()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class ControlServer:
         asyncio.get_running_loop().remove_reader(self._listening)
         self._unwatch()
         self._listening.close()
-        path = path_of(self._home, self._session.thread_id)
+        path = path_of(self._home, self._conversation.id)
         with suppress(OSError):
             if os.lstat(path).st_ino == self._inode:  # else the session is open once more
                 os.unlink(path)
@@ -196,7 +196,7 @@ class ControlServer:
         return {
             "event": "state",
             "version": VERSION,
-            "session": self._session.thread_id,
+            "session": self._conversation.id,
             "busy": self._controls.busy,
             "waiting": len(self._waiting.listed()),
             "undo": self._turn,
@@ -211,10 +211,10 @@ class ControlServer:
         self._viewers.add(writer)
 
     async def _list(self, _: JSONObject) -> JSONObject:
-        rest = self._session.rest
+        rest = self._conversation.rest
         around = {
-            "session": self._session.thread_id,
-            "workspace": rest.session.files.workspace,
+            "session": self._conversation.id,
+            "workspace": rest.workspace,
             "sandbox": rest.settings.sandbox_mode,
         }
         return {"waiting": [{**around, **waiting_json(one)} for one in self._waiting.listed()]}
@@ -257,7 +257,7 @@ class ControlServer:
 
         async def find() -> None:
             with suppress(ToolrestError, OSError, Abandoned):
-                self._turn = await self._session.rest.newest_turn()
+                self._turn = await self._conversation.rest.newest_turn()
             self._send([{"event": "undo", "turn": self._turn}])
 
         self._turn = None  # a viewer does not ask for the one before
@@ -271,7 +271,7 @@ class ControlServer:
     def _waiting_changed(self) -> None:
         # The page watches the folder for this.
         with suppress(OSError):
-            os.utime(path_of(self._home, self._session.thread_id))
+            os.utime(path_of(self._home, self._conversation.id))
         self._send([self._state()])
 
     def _send(self, messages: list[JSONObject]) -> None:
@@ -321,15 +321,17 @@ def _check_waiting(request: JSONObject, nonce: str, writer: asyncio.StreamWriter
         raise ControlError("the client has gone")
 
 
-def open_control(session: AgentSession, controls: Controls | None = None) -> ControlServer | None:
+def open_control(
+    conversation: Conversation, controls: Controls | None = None
+) -> ControlServer | None:
     """Open a session's control socket, unless the settings or the system say otherwise.
 
     A session without one runs as well: it is answered where it was started.
     """
-    if not session.rest.settings.web_ui.control or not hasattr(socket, "SO_PEERCRED"):
+    if not conversation.rest.settings.web_ui.control or not hasattr(socket, "SO_PEERCRED"):
         return None
     try:
-        return ControlServer(session, controls or TurnControls(session))
+        return ControlServer(conversation, controls or TurnControls(conversation))
     except OSError as error:
         _log.warning("no control socket: %s", error)
         return None

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import UserQuestion
     from toolrest.gate.output.collector import Collector
     from toolrest.gate.output.redact import StreamRedactor
-    from toolrest.gate.session import Session
+    from toolrest.gate.session import Lazy, Session
+    from toolrest.patch.report.turn_diff import TurnDiffTracker
     from toolrest.policy.paths.policy import PathPolicy
 
     Deps = TypeVarWithDefault("Deps", default=Any)
@@ -46,8 +47,8 @@ class Context(Generic[Deps]):
         "outside",
         "session",
         "tool",
+        "turn_diff",
         "turn_id",
-        "turn_state",
     )
     files: PathPolicy
     """The path policy: every file a tool opens goes through it."""
@@ -58,7 +59,7 @@ class Context(Generic[Deps]):
         call_id: str,
         tool: str,
         turn_id: str,
-        turn_state: dict[str, Any] | None = None,
+        turn_diff: Lazy[TurnDiffTracker],
     ) -> None:
         self.session = session
         self._cancel: threading.Event | None = None
@@ -70,8 +71,8 @@ class Context(Generic[Deps]):
         self.outside = False
         self.tool = tool
         self.turn_id = turn_id
-        self.turn_state = {} if turn_state is None else turn_state
-        """A dict that lives as long as the turn."""
+        self.turn_diff = turn_diff
+        """The changes of all patches of the turn."""
 
     @property
     def deps(self) -> Deps:

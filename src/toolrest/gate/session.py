@@ -16,7 +16,7 @@ from toolrest.errors import RespondToModel
 
 if TYPE_CHECKING:
     # Only types: what these rooms do is above the gate.
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.mcp.access import McpAccess
     from toolrest.agent.mcp.setup import McpServers
     from toolrest.agent.subagents.subagents import SubAgents
@@ -43,10 +43,12 @@ if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
     from toolrest.items import Answered, CallItem, JSONObject
     from toolrest.mcp.pool import Pool
+    from toolrest.patch.report.turn_diff import TurnDiffTracker
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.runner import Runner
     from toolrest.running.tally import CommandCount
+    from toolrest.tools.shell.open_commands import OpenCommands
     from toolrest.tools.skill_folders import SessionSkills
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ class Shared(Struct, frozen=True, eq=False, kw_only=True):
 
     mode: ModeLimit
     taint: Taint
-    conversation: Late[AgentSession] | None = None
+    conversation: Late[Conversation] | None = None
     known: SessionRules | None = None
     """Its grants."""
     approvals: Approvals | None = None
@@ -126,7 +128,7 @@ class Ground(Struct, frozen=True, eq=False, kw_only=True):
     mode: ModeLimit
     approvals: Approvals
     skills: SessionSkills
-    conversation: Late[AgentSession]
+    conversation: Late[Conversation]
     """The agent that comes on top of the session."""
     sampler: Late[Sampler]
     """What makes completions for MCP servers."""
@@ -179,7 +181,9 @@ class Session(Ground, frozen=True, eq=False, kw_only=True):
 
     # What tools have noted
     files_read: FilesRead
+    open_commands: OpenCommands
     state: dict[str, Any] = field(default_factory=dict)
+    """For users' tools (`ctx.state`)."""
 
     @property
     def memory(self) -> Memory:
@@ -193,6 +197,16 @@ class Session(Ground, frozen=True, eq=False, kw_only=True):
         if above is None or above.agents is None:
             raise RespondToModel("collab manager unavailable")
         return above.agents
+
+    def turn_diff(self) -> Lazy[TurnDiffTracker]:
+        """A turn's patches as one diff; nothing has changed yet."""
+
+        def make() -> TurnDiffTracker:
+            from toolrest.patch.report.turn_diff import TurnDiffTracker  # with the first patch
+
+            return TurnDiffTracker(self.files.workspace)
+
+        return Lazy(make)
 
     def for_callee(self) -> Shared:
         """What another agent has that is a tool of this session."""

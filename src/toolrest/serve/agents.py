@@ -11,7 +11,7 @@ from toolrest.config.loader import default_config
 from toolrest.serve.stdio import editor_over_stdio, tools_over_stdio
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.front.agent import Agent
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
@@ -53,10 +53,9 @@ def editor_agent(agent: Agent[Any]) -> EditorAgent:
     # As above.
     from toolrest.serve.acp.agent import EditorAgent
 
-    def open_session(request: SessionRequest) -> AgentSession:
-        conversation = agent.session(
-            resume=request.resume, on_ask=request.on_ask, workspace=request.cwd
+    def open_session(request: SessionRequest) -> Conversation[Any]:
+        return agent.session(
+            resume=request.resume, on_ask=request.on_ask, workspace=request.cwd, raises=False
         )
-        return conversation.session
 
     return EditorAgent(open_session, home=agent.home)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolrest.timeline.draw import dollars
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
 
 INIT = """\
 Look around in this folder and write an AGENTS.md for those who work on it with tools like you: what
@@ -17,55 +17,55 @@ running what you write down. If there is one already, improve it."""
 _PRICES = " (a price is not known: set [model_prices] in config.toml)"
 
 
-def status(session: AgentSession) -> list[str]:
+def status(conversation: Conversation) -> list[str]:
     """Model, folder, sandbox, approvals, tokens, session."""
-    settings = session.rest.settings
-    total = session.accounting.total
-    window, cost = session.accounting.window, session.accounting.cost()
-    share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
+    settings = conversation.rest.settings
+    total = conversation.accounting.total
+    window, cost = conversation.accounting.window, conversation.accounting.cost()
+    share = f"{conversation.tokens / window:.0%} of {window:,}" if window else "window –"
     return [
-        f"model      {session.model.name}",
-        f"folder     {session.rest.session.files.workspace}",
+        f"model      {conversation.model.name}",
+        f"folder     {conversation.rest.workspace}",
         f"sandbox    {settings.sandbox_mode}",
-        f"approvals  {session.rest.session.approval_policy}",
-        f"context    {session.tokens:,} tokens, {share}",
+        f"approvals  {conversation.rest.approval_policy}",
+        f"context    {conversation.tokens:,} tokens, {share}",
         f"used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
         f"{total.output:,} out",
         f"cost       {dollars(cost)}{_PRICES if cost is None else ''}",
-        f"session    {session.thread_id}",
+        f"session    {conversation.id}",
     ]
 
 
-def tools(session: AgentSession) -> list[str]:
+def tools(conversation: Conversation) -> list[str]:
     """The tools on offer, with their risk."""
-    rows = session.rest.table()
+    rows = conversation.rest.table()
     width = max((len(str(row["name"])) for row in rows), default=0)
     return [f"{row['name']:<{width}}  {row['risk']}" for row in rows]
 
 
-def mcp(session: AgentSession) -> list[str]:
+def mcp(conversation: Conversation) -> list[str]:
     """MCP servers and their state."""
-    pool = session.rest.mcp
+    pool = conversation.rest.mcp
     found = [f"{name}: {c.state}" for name, c in pool.connections.items()] if pool else []
     return found or ["no MCP server is configured; see: toolrest mcp add"]
 
 
-def permissions(session: AgentSession) -> list[str]:
+def permissions(conversation: Conversation) -> list[str]:
     """What is asked about, and where grants are."""
-    policy = session.rest.session.approval_policy
+    policy = conversation.rest.approval_policy
     return [
-        f"approvals {policy}, sandbox {session.rest.settings.sandbox_mode}",
+        f"approvals {policy}, sandbox {conversation.rest.settings.sandbox_mode}",
         "stored grants: toolrest grants list",
         "what a command would get: toolrest policy check",
     ]
 
 
-async def undo(session: AgentSession, turn: int | None = None) -> list[str]:
+async def undo(conversation: Conversation, turn: int | None = None) -> list[str]:
     """Take back what the session's last turn changed; what was put back, and what was not.
 
     UndoError when that is another turn than `turn`: a person was shown that one.
     """
-    result = await session.rest.undo(turn, own=True)
+    result = await conversation.rest.undo(turn, own=True)
     done = [f"{item.action} {item.path}" for item in result.done]
     left = [
         f"{what}: {kept.path} ({kept.why})"

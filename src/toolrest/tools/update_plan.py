@@ -48,8 +48,7 @@ class UpdatePlan(Tool):
         plan: list[Step] = param(description="Every step, in order.")
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Store the plan and emit it."""
+        """Emit the plan."""
         plan = [as_json(step) for step in args.plan]
-        ctx.state["plan"] = {"explanation": args.explanation, "plan": plan}
         ctx.emit(PlanUpdate(explanation=args.explanation, plan=plan))
         return "Plan updated"

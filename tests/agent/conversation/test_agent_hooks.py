@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from toolrest import Effects, tool
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.testing import Call, ScriptedModel
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 Script = Callable[..., list[dict[str, Any]]]
 
 
@@ -89,12 +89,12 @@ async def test_a_question_left_behind_is_answered_and_the_resumed_session_goes_o
     path = first.journal.path
     (pending,) = first.rest.pending
     await first.aclose()
-    assert pending.id in json.dumps(first.history.items)
+    assert pending.id in json.dumps(first.history)
     store = PendingStore(str(toolrest_home))
     store.answer(store.get(pending.id), "approved")
     again = agent([[call], [call], "done"], tools=[act], on_ask="defer", resume=str(path))
     assert (await again.run("go on")).text == "done"
-    outputs = [i["output"] for i in again.history.items if i["type"] == "function_call_output"]
+    outputs = [i["output"] for i in again.history if i["type"] == "function_call_output"]
     assert outputs[1] == "acted"
     assert "needs approval" in outputs[2]
     assert done == ["x"]

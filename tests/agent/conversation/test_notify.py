@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.errors import ConfigError
 from toolrest.events import Event, Warning  # noqa: A004 - the event
 from toolrest.gate.hooks.notify import MOST_RUNNING, as_argument
 from toolrest.testing import Call, ScriptedModel
 from toolrest.wire.model import ItemDone, ReasoningDelta
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 SECRET = "sk-verysecret-1234567890"
 WRITES = """\
 import json, os, sys
@@ -69,7 +69,7 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Listener:
     return Listener(tmp_path_factory.mktemp("notify"))
 
 
-def warnings_of(session: AgentSession) -> list[str]:
+def warnings_of(session: Conversation) -> list[str]:
     seen: list[str] = []
 
     def listen(event: Event) -> None:
@@ -92,7 +92,7 @@ async def test_each_turn_is_told_once(
     assert told["argv"][0] == "extra"
     assert json.loads(told["argv"][1]) == {
         "type": "agent-turn-complete",
-        "thread-id": session.thread_id,
+        "thread-id": session.id,
         "turn-id": turns[0],
         "cwd": str(workspace),
         "input-messages": ["mine is [redacted:SOME_API_KEY]"],

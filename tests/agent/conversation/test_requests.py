@@ -23,7 +23,7 @@ async def first_request(folder: Path, wire: Any, model: str) -> tuple[dict[str, 
         async with open_session(config, ephemeral=True) as session:
             result = await session.run("go")
             assert result.error is None
-    return server.requests[0].body, session.thread_id
+    return server.requests[0].body, session.id
 
 
 @pytest.mark.parametrize(

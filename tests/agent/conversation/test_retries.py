@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.testing import Cut, Fail, Say
@@ -19,17 +19,17 @@ PAGE = (
     "<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head>"
     "<body><center><h1>502 Bad Gateway</h1></center><hr>nginx</body></html>"
 )
-Open = Callable[..., AgentSession]
+Open = Callable[..., Conversation]
 
 
 @pytest.fixture
 async def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Opens sessions with a server, whose retries take no time."""
-    made: list[AgentSession] = []
+    made: list[Conversation] = []
     for module in ("agent.conversation.loop", "wire.http.endpoint"):
         monkeypatch.setattr(f"toolrest.{module}.retry_delay", lambda *_: 0.0)
 
-    def make(server: ScriptedServer, wire: str, **more: Any) -> AgentSession:
+    def make(server: ScriptedServer, wire: str, **more: Any) -> Conversation:
         row = {"base_url": server.url, "wire_api": wire, **more}
         given = {"model": "m", "model_provider": "p", "model_providers": {"p": row}}
         made.append(open_session(default_config(given, workspace=tmp_path), ephemeral=True))
@@ -40,7 +40,7 @@ async def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         await session.aclose()
 
 
-def heard(session: AgentSession) -> dict[str, list[str]]:
+def heard(session: Conversation) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {"stream_error": [], "agent_message": [], "delta": []}
 
     def hear(event: Any) -> None:
@@ -88,7 +88,7 @@ async def test_a_cut_stream_does_not_print_its_partial_text_again(
         session = opened(server, wire)
         seen = heard(session)
         assert (await session.run("go")).text == "the answer is 42"
-        history = [item for item in session.history.items if item.get("role") == "assistant"]
+        history = [item for item in session.history if item.get("role") == "assistant"]
     assert "".join(seen["delta"]) == "the answer is 42"
     assert seen["agent_message"] == ["the answer is 42"]
     assert len(history) == 1

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolrest import Context, Fatal, Image, RespondToModel, ToolOutput, tool
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.events import AgentMessage, StreamError, TaskComplete
-from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
 from toolrest.events import Warning as Warned
 from toolrest.testing import (
@@ -28,7 +28,7 @@ from toolrest.testing import (
 from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 SECRET = "sk-verysecret-1234567890"
 
 
@@ -78,7 +78,7 @@ async def test_repeated_changes_are_counted_by_turn(agent: Make) -> None:
     session = agent(script, tools=[append], on_ask=lambda _: True)
     for _ in range(4):
         await session.run("once more")
-    outputs = [item["output"] for item in session.history.items if "output" in item]
+    outputs = [item["output"] for item in session.history if "output" in item]
     assert ["not run: " in output for output in outputs] == [False] * 10 + [True]
 
 
@@ -145,7 +145,7 @@ async def test_an_error_that_is_final_is_not_repeated(agent: Make) -> None:
 
 
 async def test_what_is_said_meanwhile_joins(agent: Make) -> None:
-    session: AgentSession
+    session: Conversation
 
     @tool(mutating=False)
     def busy() -> str:
@@ -160,7 +160,7 @@ async def test_what_is_said_meanwhile_joins(agent: Make) -> None:
 
 
 async def test_words_after_the_last_answer_start_another_request(agent: Make) -> None:
-    session: AgentSession
+    session: Conversation
 
     def answer(request: Any) -> str:
         session.say("one more thing")
@@ -180,7 +180,7 @@ async def test_an_interrupt_leaves_a_whole_history(agent: Make) -> None:
     model = ScriptedModel([[Call("slow", {"seconds": 60})], "fresh"])
     session = agent(model, tools=[slow])
     turn = asyncio.ensure_future(session.run("go"))
-    await until(lambda: bool(session.history.open_calls()))
+    await until(lambda: bool(session.transcript.open_calls()))
     await session.interrupt()
     result = await turn
     assert (result.status, result.reason) == ("interrupted", "interrupted")
@@ -195,11 +195,11 @@ async def test_cancelling_the_caller_records_and_cancels(agent: Make) -> None:
     model = ScriptedModel([[Call("slow", {"seconds": 60})], "fresh"])
     session = agent(model, tools=[slow])
     turn = asyncio.ensure_future(session.run("go"))
-    await until(lambda: bool(session.history.open_calls()))
+    await until(lambda: bool(session.transcript.open_calls()))
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn
-    assert not session.history.open_calls()
+    assert not session.transcript.open_calls()
     assert not session.running
 
 
@@ -228,7 +228,7 @@ async def test_budgets_end_the_turn_with_a_whole_history(
     assert (result.status, result.reason) == ("budget", "budget")
     assert words in (result.error or "")
     assert len(model.requests) == 2
-    assert not session.history.open_calls()
+    assert not session.transcript.open_calls()
 
 
 async def test_a_call_past_the_budget_is_answered_and_not_run(agent: Make) -> None:
@@ -244,7 +244,7 @@ async def test_a_call_past_the_budget_is_answered_and_not_run(agent: Make) -> No
     session = agent([calls], tools=[note], on_ask="allow")
     await session.run("go", budget=Budget(max_tool_calls=1))
     assert ran == ["a"]
-    assert "max_tool_calls" in session.history.items[-1]["output"]
+    assert "max_tool_calls" in session.history[-1]["output"]
 
 
 async def test_fatal_ends_the_turn_and_not_the_session(agent: Make) -> None:
@@ -259,7 +259,7 @@ async def test_fatal_ends_the_turn_and_not_the_session(agent: Make) -> None:
     assert (result.status, result.reason, result.error) == (
         "failed", "fatal", "the ground is gone",
     )  # fmt: skip
-    assert not session.history.open_calls()
+    assert not session.transcript.open_calls()
     assert (await session.run("go on")).text == "again"
 
 
@@ -347,7 +347,7 @@ async def test_a_message_is_kept_when_the_summary_before_it_is_not_made(
     await session.aclose()
     resumed = agent(ScriptedModel([]), resume=path)
     for history in (session.history, resumed.history):
-        assert "second" in texts(history.items)
+        assert "second" in texts(history)
 
 
 async def test_the_users_limit_counts_too(agent: Make) -> None:
@@ -457,7 +457,7 @@ async def test_a_picture_that_the_server_refuses_does_not_fail_every_request_to_
 
     session = agent(Picky([[Call("look")], "I cannot see it"]), tools=[look])
     assert (await session.run("go")).text == "I cannot see it"
-    assert "image left out" in str(session.history.items)
+    assert "image left out" in str(session.history)
     path = session.journal.path
     await session.aclose()
     again = agent(Picky(["fine"]), resume=path)
@@ -639,7 +639,7 @@ def where(ctx: Context) -> str:
 async def test_tools_know_the_thread(agent: Make) -> None:
     session = agent([[Call("where")], "done"], tools=[where])
     await session.run("go")
-    assert session.history.items[-2]["output"] == session.thread_id
+    assert session.history[-2]["output"] == session.id
 
 
 async def until(condition: Callable[[], bool]) -> None:

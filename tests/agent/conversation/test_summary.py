@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolrest import tool
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.summary import CUT
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
@@ -17,7 +17,7 @@ from toolrest.testing import Call, Fail, Incomplete, Reply, Say, ScriptedModel
 from toolrest.testing.server import ScriptedServer
 from toolrest.wire.model import Usage
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 BIG = Usage(input=95, output=5, total=95_000)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolrest import Toolrest
 from toolrest.agent.conversation import preload as warm
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.gate.tool.tool import Tool
 from toolrest.testing import Call, ScriptedModel
 
@@ -75,7 +75,7 @@ async def test_it_begins_after_the_request_and_ends_with_the_session(tmp_path: P
     assert loaded == []
     warm_up.stop()
     model = ScriptedModel([[Call("update_plan", {"plan": []})], "done"])
-    async with AgentSession(Toolrest(tmp_path, tools=["plan"]), model) as session:
+    async with Conversation(Toolrest(tmp_path, tools=["plan"]), model) as session:
         end = await session.run("go")
     assert end.status == "completed"
     assert loaded == []

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.history.rollout import lines_of
 from toolrest.agent.history.stored_sessions import stored_sessions
 from toolrest.config.loader import default_config
@@ -27,7 +27,7 @@ from toolrest.testing.server import ScriptedServer
 from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call
 from toolrest.wire.providers import model_for
 
-Make = Callable[..., AgentSession]
+Make = Callable[..., Conversation]
 WIRES = ("responses", "chat", "anthropic")
 CHILD = Path(__file__).parent / "inside" / "crash.py"
 
@@ -103,7 +103,7 @@ async def check_goes_on(agent: Make, path: str, wire: Any) -> None:
         session = agent(model, resume=path)
         result = await session.run("what happened?")
         assert (result.text, server.refused) == ("understood", []), result.error
-        check_whole(session.history.items)
+        check_whole(session.history)
         await session.aclose()
 
 

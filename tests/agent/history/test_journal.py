@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolrest import ConfigError, tool
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import (
     find_session,
@@ -22,8 +22,8 @@ from toolrest.agent.history.stored_sessions import (
 from toolrest.agent.open_session import fork, git_facts
 from toolrest.testing import Call, ScriptedModel, context_full
 
-Make = Callable[..., AgentSession]
-Lines = Callable[[AgentSession | str], list[dict[str, Any]]]
+Make = Callable[..., Conversation]
+Lines = Callable[[Conversation | str], list[dict[str, Any]]]
 
 
 @tool(mutating=False)
@@ -39,7 +39,7 @@ async def test_the_layout(agent: Make, lines: Lines, toolrest_home: Path) -> Non
     assert [line["ordinal"] for line in found] == list(range(len(found)))
     assert found[0]["type"] == "session_meta"
     meta = found[0]["payload"]
-    assert meta["id"] == session.thread_id
+    assert meta["id"] == session.id
     assert meta["base_instructions"]["text"] == session.instructions
     assert {"timestamp", "cwd", "originator", "cli_version", "source"} <= meta.keys()
     kinds = [line["payload"].get("type") or line["type"] for line in found[1:]]
@@ -50,7 +50,7 @@ async def test_the_layout(agent: Make, lines: Lines, toolrest_home: Path) -> Non
     path = session.journal.path
     assert path is not None
     assert Path(path).match(
-        f"{toolrest_home}/sessions/20??/??/??/rollout-20??-??-??T??-??-??-{session.thread_id}.jsonl"
+        f"{toolrest_home}/sessions/20??/??/??/rollout-20??-??-??T??-??-??-{session.id}.jsonl"
     )
 
 
@@ -85,9 +85,9 @@ async def test_resume_keeps_id_history_usage_and_adds_only_what_is_new(agent: Ma
     model = ScriptedModel(["two"])
     second = agent(model, resume=first.journal.path)
     result = await second.run("more")
-    assert second.thread_id == first.thread_id
+    assert second.id == first.id
     request = model.requests[0]
-    assert request.session_id == first.thread_id
+    assert request.session_id == first.id
     roles = [item.get("role") for item in request.items]
     assert roles == ["developer", "user", "user", "assistant", "user"]
     assert result.usage.input == 100
@@ -109,7 +109,7 @@ async def test_resume_tells_what_changed(agent: Make) -> None:
 async def test_a_summary_is_what_is_resumed(agent: Make) -> None:
     first = agent([context_full(), "the summary", "done"])
     await first.run("go")
-    before = list(first.history.items)
+    before = list(first.history)
     await first.aclose()
     assert first.journal.path is not None
     assert read_rollout(first.journal.path).items == before
@@ -122,7 +122,7 @@ async def test_ids_from_before_a_summary_are_not_given_again(agent: Make) -> Non
     await first.aclose()
     second = agent([calls, "done"], resume=first.journal.path, tools=[echo])
     await second.run("more")
-    ids = [item["call_id"] for item in second.history.items if "call_id" in item]
+    ids = [item["call_id"] for item in second.history if "call_id" in item]
     assert ids == ["call_0_2", "call_0_2"]
 
 
@@ -209,7 +209,7 @@ async def test_a_call_is_on_the_disk_before_it_may_change_anything(
     agent: Make, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
     happened: list[str] = []
-    session: AgentSession
+    session: Conversation
 
     @tool
     def effect() -> str:
@@ -239,8 +239,8 @@ async def test_sessions_are_found_listed_and_copied(
     await session.run("please   fix\nit")
     await session.aclose()
     (row,) = summaries(home, str(workspace))
-    assert (row.title, row.stored.thread_id) == ("please fix it", session.thread_id)
-    assert find_session(home, session.thread_id[:8]).path == session.journal.path
+    assert (row.title, row.stored.thread_id) == ("please fix it", session.id)
+    assert find_session(home, session.id[:8]).path == session.journal.path
     assert latest_session(home, str(workspace)).path == session.journal.path
     with pytest.raises(ConfigError, match="there is no session"):
         find_session(home, "00000000-nope")
@@ -248,8 +248,8 @@ async def test_sessions_are_found_listed_and_copied(
         latest_session(home, "/elsewhere")
     copy = fork(home, row.stored.path)
     copied = read_rollout(find_session(home, copy).path)
-    assert copied.meta["forked_from_id"] == session.thread_id
-    assert copied.items == session.history.items
+    assert copied.meta["forked_from_id"] == session.id
+    assert copied.items == session.history
 
 
 @pytest.mark.parametrize("how", ["pipe", "link", "folder", "words", "ref", "plain"])

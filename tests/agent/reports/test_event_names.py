@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolrest import AgentSession, Toolrest
+from toolrest import Conversation, Toolrest
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.config.loader import default_config, load
 from toolrest.testing import Say, ScriptedModel
@@ -99,7 +99,7 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
     model = ScriptedModel([Say("done"), Say("again")])
     agents = delegate(rest, lambda _: model, environ={"PATH": "/usr/bin:/bin"})
     assert agents is not None
-    async with AgentSession(rest, model, agents=agents):
+    async with Conversation(rest, model, agents=agents):
         seen = heard(rest)
         spawned = await rest.call("spawn_agent", {"message": "go", "agent_type": "general"})
         agent = json.loads(spawned.text)["agent_id"]

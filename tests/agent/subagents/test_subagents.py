@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock
 
-from toolrest import AgentSession, Toolrest
+from toolrest import Conversation, Toolrest
 from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.config.loader import default_config
@@ -32,7 +32,7 @@ Script = list[Any]
 @pytest.fixture
 async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
     """A session whose sub-agents speak from the scripts, one script each in turn."""
-    made: list[AgentSession] = []
+    made: list[Conversation] = []
 
     def make(*scripts: Script, on_ask: Any = None, tools: Any = (), **settings: Any) -> Toolrest:
         # `unasked` is the setting on_ask, which the argument of that name goes before.
@@ -43,7 +43,7 @@ async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         rest = Toolrest(workspace, config=config, on_ask=on_ask, tools=["all", *tools])
         models = iter([ScriptedModel(script) for script in scripts])
         agents = delegate(rest, lambda _: next(models), environ={"PATH": "/usr/bin:/bin"})
-        made.append(AgentSession(rest, ScriptedModel([]), agents=agents))
+        made.append(Conversation(rest, ScriptedModel([]), agents=agents))
         return rest
 
     yield make

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.open_session import open_session
 from toolrest.batch.tasks.journal import used_in
@@ -17,7 +17,7 @@ from toolrest.config.loader import default_config
 from toolrest.testing import Call, ScriptedModel
 from toolrest.wire.model import ModelRequest, Usage
 
-Open = Callable[..., AgentSession]
+Open = Callable[..., Conversation]
 PRICES = {
     "model_prices.scripted.input": 1000.0,
     "model_prices.scripted.output": 1000.0,
@@ -32,9 +32,9 @@ SPAWN = Call("spawn_agent", {"message": "look", "agent_type": "small"})
 @pytest.fixture
 async def opened(workspace: Path, toolrest_home: Path) -> AsyncIterator[Open]:
     """Opens sessions whose model and sub-agents follow scripts."""
-    made: list[AgentSession] = []
+    made: list[Conversation] = []
 
-    def make(script: Any, *children: Any, resume: str | None = None) -> AgentSession:
+    def make(script: Any, *children: Any, resume: str | None = None) -> Conversation:
         models = iter(children)
         session = open_session(
             default_config(PRICES, workspace=workspace),
@@ -85,6 +85,6 @@ async def test_max_tokens_ends_the_child_and_its_parent(opened: Open) -> None:
     assert (result.status, result.error) == (
         "budget", "880 tokens were used, and max_tokens is 800",
     )  # fmt: skip
-    outputs = [item["output"] for item in session.history.items if "output" in item]
+    outputs = [item["output"] for item in session.history if "output" in item]
     (ended,) = json.loads(outputs[-1])["status"].values()
     assert ended == {"errored": "880 tokens were used, and max_tokens is 800"}

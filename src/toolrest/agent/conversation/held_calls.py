@@ -12,7 +12,7 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.wire.items.pairing import call_id_of
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.approval.request import ReviewDecision
 
@@ -23,13 +23,13 @@ _NOT_HERE = "not run here: its approval was used in another process, or has expi
 class HeldCalls:
     """The held calls of a session, also of one that was resumed (`on_ask="defer"`)."""
 
-    def __init__(self, session: AgentSession) -> None:
-        self._session = session
-        desk = session.rest.session.approvals.deferring
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        desk = conversation.rest.session.approvals.deferring
         desk.ask_for_each()
-        open_ids = set(map(call_id_of, session.history.open_calls()))
-        self._ids = {p.call_id for p in session.rest.pending if p.call_id in open_ids}
-        session.rest.subscribe(self._note)
+        open_ids = set(map(call_id_of, conversation.transcript.open_calls()))
+        self._ids = {p.call_id for p in conversation.rest.pending if p.call_id in open_ids}
+        conversation.rest.subscribe(self._note)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ApprovalDeferred):
@@ -43,11 +43,11 @@ class HeldCalls:
         """The approvals that the held calls wait for, oldest first."""
         if not self._ids:
             return []
-        return [p for p in self._session.rest.pending if p.call_id in self._ids]
+        return [p for p in self._conversation.rest.pending if p.call_id in self._ids]
 
     def result(self) -> TurnResult:
         """The result of a turn that still waits."""
-        total, own = self._session.accounting.total, self._session.thread_id
+        total, own = self._conversation.accounting.total, self._conversation.id
         return TurnResult(
             "pending", "pending", None, None, total, pending=self.pending, session_id=own
         )
@@ -68,17 +68,17 @@ class HeldCalls:
         if not self._ids:
             return
         waiting = {pending.call_id: pending for pending in self.pending}
-        for call in self._session.history.open_calls():
+        for call in self._conversation.transcript.open_calls():
             call_id = call_id_of(call)
             if call_id in self._ids:
                 withdrawn = self._withdraw(waiting.get(call_id))
-                self._session.record(output_item(call, _SKIPPED if withdrawn else _NOT_HERE))
+                self._conversation.record(output_item(call, _SKIPPED if withdrawn else _NOT_HERE))
         self._ids.clear()
 
     def _withdraw(self, pending: PendingApproval | None) -> bool:
         if pending is None:
             return False
-        desk = self._session.rest.session.approvals.deferring
+        desk = self._conversation.rest.session.approvals.deferring
         return desk.store.withdraw(pending, "the user went on")
 
     async def resume(
@@ -91,10 +91,10 @@ class HeldCalls:
         """
         if pending.call_id not in self._ids:
             raise PendingError(f"{pending.id}: no call of this conversation waits for it any more")
-        rest = self._session.rest
+        rest = self._conversation.rest
         output = await rest.resume(pending, answer, note)
         asked_anew = any(p.call_id == pending.call_id for p in rest.pending)
         if asked_anew:
             return
         self._ids.discard(pending.call_id)
-        self._session.record(answered_item(pending.item, output))
+        self._conversation.record(answered_item(pending.item, output))

@@ -21,7 +21,7 @@ from toolrest.wire.items.pairing import is_models
 from toolrest.wire.model import ModelError, retry_delay
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.usage import Budget
     from toolrest.gate.call.turn import Turn
 
@@ -49,9 +49,9 @@ class Loop:
     _turn: Turn
 
     def __init__(
-        self, session: AgentSession, budget: Budget, form: AnswerForm | None = None
+        self, conversation: Conversation, budget: Budget, form: AnswerForm | None = None
     ) -> None:
-        self.session = session
+        self.conversation = conversation
         self.budget = budget
         self.form = form
         self._complaints = 0
@@ -67,17 +67,17 @@ class Loop:
         return await self._in_turn("/compact", lambda: self._compact_now(note))
 
     async def _in_turn(self, prompt: str, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
-        session = self.session
+        conversation = self.conversation
         try:
-            turns = session.rest.turn(
-                commit=session.journal.commit,
+            turns = conversation.rest.turn(
+                commit=conversation.journal.commit,
                 loops=LoopWatch(),
-                prompt=session.redactor.redact(prompt),
+                prompt=conversation.redactor.redact(prompt),
             )
             async with turns as turn:
                 self._turn = turn
                 end = await work()
-                session.takes_messages = False
+                conversation.takes_messages = False
                 return end
         except TurnFailed as error:
             return TurnEnd("failed", error.reason, str(error), self.text)
@@ -87,35 +87,35 @@ class Loop:
             return TurnEnd("failed", _fatal_reason(error), error.message, self.text)
 
     async def _to_the_end(self, messages: Sequence[JSONObject]) -> TurnEnd:
-        session = self.session
-        runner = session.rest.session.runner.made
+        conversation = self.conversation
+        runner = conversation.rest.session.runner.made
         if runner is not None:
             runner.enclosure.look_again()
         try:
-            if session.is_full():
+            if conversation.is_full():
                 await self._compact()
         finally:  # a user who stops it has still said what they said
-            session.begin(messages, self._turn.id)
+            conversation.begin(messages, self._turn.id)
         while True:
-            session.take_pending()
-            limit = self.budget.used_up() or session.accounting.used_up()
+            conversation.take_pending()
+            limit = self.budget.used_up() or conversation.accounting.used_up()
             if limit is not None:
                 return TurnEnd("budget", "budget", limit, self.text)
             sampled = await self._sample()
             self.text = sampled.text or self.text
             self._check_failure()
-            if session.held:
+            if conversation.held:
                 return TurnEnd("pending", "pending", text=self.text)
-            goes_on = sampled.follow_up or session.has_pending or self._complained()
-            if not (goes_on or await self._hook_wants_more() or session.has_pending):
+            goes_on = sampled.follow_up or conversation.has_pending or self._complained()
+            if not (goes_on or await self._hook_wants_more() or conversation.has_pending):
                 return TurnEnd(text=self.text)
-            if session.is_full():
+            if conversation.is_full():
                 await self._compact()
 
     def _check_failure(self) -> None:
         if self._turn.failure is not None:
             raise self._turn.failure
-        runner = self.session.rest.session.runner.made
+        runner = self.conversation.rest.session.runner.made
         if runner is not None and runner.enclosure.unavailable is not None:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 
@@ -133,18 +133,18 @@ class Loop:
             reason = f"the answer does not meet the schema{times}:\n{problems}"
             raise TurnFailed("schema_unmet", reason)
         self._complaints += 1
-        self.session.record(message("user", form.complaint(problems)))
+        self.conversation.record(message("user", form.complaint(problems)))
         return True
 
     async def _hook_wants_more(self) -> bool:
         """Whether a Stop hook wants the model to go on; its reason is the next message."""
-        hooks = self.session.hooks
+        hooks = self.conversation.hooks
         if hooks is None or self._holds >= _MOST_HOLDS:
             return False
         reason = await hooks.stop(self.text or "")
         if reason:
             self._holds += 1
-            self.session.record(message("user", reason))
+            self.conversation.record(message("user", reason))
         return bool(reason)
 
     async def _sample(self) -> ModelReply:
@@ -156,10 +156,10 @@ class Loop:
             # The last try is for the form alone: many servers keep a model to a schema only when
             # it may make no calls.
             last = self.form is not None and 0 < self.form.retries == self._complaints
-            request = self.session.request(self._turn.id, schema, may_call=not last)
-            request.retries = self.session.model.stream_max_retries - attempt
+            request = self.conversation.request(self._turn.id, schema, may_call=not last)
+            request.retries = self.conversation.model.stream_max_retries - attempt
             sampled = await ModelRequestRun(
-                self.session, self._turn, self.budget, retried=attempt, shown=shown
+                self.conversation, self._turn, self.budget, retried=attempt, shown=shown
             ).run(request)
             error, shown = sampled.error, sampled.shown
             attempt += sampled.retries
@@ -171,7 +171,7 @@ class Loop:
                 continue
             overflowed = error.kind == "context_window"
             if error.kind == "incomplete":  # a cut answer, unless there was no room for more
-                overflowed = self.session.is_full()
+                overflowed = self.conversation.is_full()
             if overflowed and compactions < _MOST_COMPACTIONS:
                 self._refuse_too_large(error)
                 compactions += 1
@@ -181,26 +181,26 @@ class Loop:
                 # Its whole calls were made: the model goes on from their outputs.
                 self.budget.turns += 1
                 message = f"an answer was cut after its calls: {error.message}"
-                self.session.emit(events.Warning(message=message))
+                self.conversation.emit(events.Warning(message=message))
                 return sampled
             attempt += 1
             await self._before_retry(error, attempt)
 
     def _drop_images(self) -> bool:
         """Remove images that would fail every request; False without any."""
-        items = without_refused_images(self.session.history.items)
+        items = without_refused_images(self.conversation.transcript.items)
         if items is None:
             return False
         summary = "pictures that the model's server could not read were left out"
-        self.session.replace(items, summary)
+        self.conversation.replace(items, summary)
         return True
 
     async def _before_retry(self, error: ModelError, attempt: int) -> None:
-        most = self.session.model.stream_max_retries
+        most = self.conversation.model.stream_max_retries
         if not error.retryable or attempt > most or self._is_probably_misconfigured(error):
             raise error
         text = f"Reconnecting... {attempt}/{most} ({error.message})"
-        self.session.emit(StreamError(message=text))
+        self.conversation.emit(StreamError(message=text))
         await asyncio.sleep(retry_delay(attempt, error))
 
     def _is_probably_misconfigured(self, error: ModelError) -> bool:
@@ -208,43 +208,44 @@ class Loop:
 
         The request itself was repeated already; the user should read the reason soon.
         """
-        return error.kind == "unreachable" and not self.session.server_has_answered
+        return error.kind == "unreachable" and not self.conversation.server_has_answered
 
     # Compaction
 
     def _refuse_too_large(self, error: ModelError) -> None:
         """End the turn when the request is too large and there is nothing to summarise yet."""
-        session = self.session
-        if any(is_models(item) for item in session.history.items):
+        conversation = self.conversation
+        if any(is_models(item) for item in conversation.transcript.items):
             return
-        window = error.window or session.model.context_window
+        window = error.window or conversation.model.context_window
         size = f" of {window:,} tokens" if window else ""
         raise TurnFailed(
             "model_context_window",
-            f"the first request, about {session.tokens:,} tokens with instructions and tools, does "
-            f"not fit the context window{size}: {error.message.rstrip('.')}. Use a larger window "
-            "(llama.cpp: -c), send less, or offer fewer tools (tools.disabled)",
+            f"the first request, about {conversation.tokens:,} tokens with instructions and tools, "
+            f"does not fit the context window{size}: {error.message.rstrip('.')}. Use a larger "
+            "window (llama.cpp: -c), send less, or offer fewer tools (tools.disabled)",
         )
 
     async def _compact_now(self, note: str) -> TurnEnd:
-        self.session.close_open_calls()
+        self.conversation.close_open_calls()
         await self._compact(note=note)
         return TurnEnd()
 
     async def _compact(self, *, overflowed: bool = False, note: str | None = None) -> None:
         """Replace the history by a summary; with a `note` only if the model writes one."""
-        session = self.session
-        before = session.history.items
-        tokens = session.tokens
+        conversation = self.conversation
+        before = conversation.transcript.items
+        tokens = conversation.tokens
         summary = await self._summary(before, overflowed, note or "")
         if note is not None and not summary.strip():
             reason = "the model wrote no summary; the conversation stays as it is"
             raise TurnFailed("no_summary", reason)
-        ceiling = session.accounting.ceiling
-        room = None if ceiling is None else ceiling - session.accounting.fixed()
-        session.replace(condensed(session.opening.items(), before, summary, room), summary)
-        session.emit(ContextCompacted(tokens_before=tokens, tokens_after=session.tokens))
-        if session.is_full():
+        ceiling = conversation.accounting.ceiling
+        room = None if ceiling is None else ceiling - conversation.accounting.fixed()
+        items = condensed(conversation.opening.items(), before, summary, room)
+        conversation.replace(items, summary)
+        conversation.emit(ContextCompacted(tokens_before=tokens, tokens_after=conversation.tokens))
+        if conversation.is_full():
             raise TurnFailed(
                 "model_context_window",
                 "the conversation is too long even as a summary; start a new session, or raise "
@@ -252,9 +253,9 @@ class Loop:
             )
 
     async def _summary(self, items: Sequence[JSONObject], overflowed: bool, note: str) -> str:
-        wanted = self.session.rest.settings.compact_prompt or PROMPT
+        wanted = self.conversation.rest.settings.compact_prompt or PROMPT
         prompt = message("user", f"{wanted}\nThe user adds: {note}" if note else wanted)
-        asked = SummaryRequest(self.session, self._turn.id, self._before_retry)
+        asked = SummaryRequest(self.conversation, self._turn.id, self._before_retry)
         return await asked.run(without_oldest(items) if overflowed else items, prompt)
 
 

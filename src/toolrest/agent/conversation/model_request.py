@@ -35,7 +35,7 @@ from toolrest.wire.model import (
 )
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.usage import Budget
     from toolrest.gate.call.turn import RunningCall, Turn
     from toolrest.gate.output.redact import StreamRedactor
@@ -98,7 +98,7 @@ class ModelRequestRun:
 
     def __init__(
         self,
-        session: AgentSession,
+        conversation: Conversation,
         turn: Turn,
         budget: Budget,
         *,
@@ -106,7 +106,7 @@ class ModelRequestRun:
         shown: str = "",
     ) -> None:
         """`retried`: how often this request was repeated; `shown`: the text that a cut one left."""
-        self.session = session
+        self.conversation = conversation
         self._retried = retried
         self._deltas = _Deltas(shown)
         self._message: JSONObject | None = None
@@ -117,9 +117,9 @@ class ModelRequestRun:
         self._calls: list[_Call] = []
         self._recorded = 0
         # A secret may come in two pieces.
-        self._shown = session.redactor.stream()
-        self._thoughts = {raw: session.redactor.stream() for raw in (False, True)}
-        settings = session.rest.settings
+        self._shown = conversation.redactor.stream()
+        self._thoughts = {raw: conversation.redactor.stream() for raw in (False, True)}
+        settings = conversation.rest.settings
         self._shows_summary = not settings.hide_agent_reasoning
         self._shows_raw = self._shows_summary and settings.show_raw_agent_reasoning
         self._previews: dict[tuple[str, str], StreamRedactor] = {}
@@ -129,7 +129,7 @@ class ModelRequestRun:
         try:
             try:
                 # Every model's stream is a generator; closing it closes the connection.
-                async with aclosing(cast(Any, self.session.model.stream(request))) as stream:
+                async with aclosing(cast(Any, self.conversation.model.stream(request))) as stream:
                     async for event in stream:
                         self._take(event)
                         if self.result.complete:
@@ -137,7 +137,7 @@ class ModelRequestRun:
             except ModelError as error:
                 self.result.error = error
                 if error.usage is not None:
-                    self.session.replied(error.usage)
+                    self.conversation.replied(error.usage)
                 if error.kind == "incomplete" or not error.retryable:
                     self._keep_message()  # the model's limit, not the connection, cut it
             self.result.shown = self._deltas.shown
@@ -152,7 +152,7 @@ class ModelRequestRun:
     # The reply
 
     def _take(self, event: ModelEvent) -> None:
-        self.session.server_has_answered |= not isinstance(event, Retrying)
+        self.conversation.server_has_answered |= not isinstance(event, Retrying)
         self._keep_message()
         handler = _HANDLERS.get(type(event))
         if handler is not None:
@@ -163,7 +163,7 @@ class ModelRequestRun:
 
     def _show(self, text: str) -> None:
         if fresh := self._deltas.feed(text):
-            self.session.emit(AgentMessageDelta(delta=fresh))
+            self.conversation.emit(AgentMessageDelta(delta=fresh))
 
     def _reasoning(self, event: ReasoningDelta) -> None:
         raw = not event.summary
@@ -171,24 +171,24 @@ class ModelRequestRun:
 
     def _think(self, text: str, raw: bool) -> None:
         if text and (self._shows_raw if raw else self._shows_summary):
-            self.session.emit(AgentReasoningDelta(delta=text, raw=raw))
+            self.conversation.emit(AgentReasoningDelta(delta=text, raw=raw))
 
     def _thought(self, item: JSONObject) -> None:
         """Emit the reasoning that the settings show; the history always has all of it."""
         if self._shows_summary and (text := reasoning_text(item)):
-            self.session.emit(AgentReasoning(text=text))
+            self.conversation.emit(AgentReasoning(text=text))
         if self._shows_raw and (text := reasoning_text(item, "content")):
-            self.session.emit(AgentReasoningRaw(text=text))
+            self.conversation.emit(AgentReasoningRaw(text=text))
 
     def _arguments(self, event: ArgumentsDelta) -> None:
         call = event.call_id, event.name
         if call not in self._previews:
-            self._previews[call] = self.session.redactor.stream()
+            self._previews[call] = self.conversation.redactor.stream()
         self._preview(call, self._previews[call].feed(event.delta))
 
     def _preview(self, call: tuple[str, str], delta: str) -> None:
         if delta:
-            self.session.emit(ArgumentsPreview(call_id=call[0], tool=call[1], delta=delta))
+            self.conversation.emit(ArgumentsPreview(call_id=call[0], tool=call[1], delta=delta))
 
     def _let_go(self) -> None:
         """Emit what was held back of reasoning and arguments, when an item is complete."""
@@ -200,16 +200,16 @@ class ModelRequestRun:
 
     def _retrying(self, event: Retrying) -> None:
         self.result.retries = event.attempt
-        most = self.session.model.stream_max_retries
+        most = self.conversation.model.stream_max_retries
         message = f"Reconnecting... {self._retried + event.attempt}/{most} ({event.reason})"
-        self.session.emit(StreamError(message=message))
+        self.conversation.emit(StreamError(message=message))
 
     def _notice(self, event: Notice) -> None:
-        self.session.emit(events.Warning(message=event.text))
+        self.conversation.emit(events.Warning(message=event.text))
 
     def _completed(self, event: Completed) -> None:
         self.result.complete = True
-        self.session.replied(event.usage)
+        self.conversation.replied(event.usage)
         if event.end_turn is False:
             self.result.follow_up = True
 
@@ -222,7 +222,7 @@ class ModelRequestRun:
             self._show(self._shown.flush())
             self._message = item
         elif kind in _STORED:
-            self.session.record(item)
+            self.conversation.record(item)
             if kind == "reasoning":
                 self._thought(item)
 
@@ -231,21 +231,21 @@ class ModelRequestRun:
         if item is None:
             return
         self._deltas = _Deltas()
-        self.session.record(item)
+        self.conversation.record(item)
         if text := message_text(item):
             self.result.text = text
-            self.session.emit(AgentMessage(message=text))
+            self.conversation.emit(AgentMessage(message=text))
 
     def _call(self, item: JSONObject) -> None:
         """Record the call, then start it: after a crash in between it is not run twice."""
-        history = self.session.history
+        history = self.conversation.transcript
         call_id = history.unused_id(call_id_of(item))
         if item.get("call_id") != call_id:
             item = {**item, "call_id": call_id}
         self.result.follow_up = True
         call = _Call(item)
         self._calls.append(call)
-        self.session.record(item)
+        self.conversation.record(item)
         refusal = self.budget.take_call()
         if refusal is not None:
             call.refusal = refusal
@@ -279,13 +279,13 @@ class ModelRequestRun:
         call = self._calls[self._recorded]
         self._recorded += 1
         if call.running is None:
-            self.session.record(output_item(call.item, call.refusal))
+            self.conversation.record(output_item(call.item, call.refusal))
         else:
             output = await call.running.output()
-            held = self.session.held
+            held = self.conversation.held
             if held is not None and held.keeps(call.item, output):
                 return
-            self.session.record(answered_item(call.running.item, output))
+            self.conversation.record(answered_item(call.running.item, output))
 
 
 def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:

@@ -71,6 +71,17 @@ class TurnResult(Struct, Generic[Output]):
         return output
 
 
+class AgentError(ToolrestError):
+    """A run without an answer: the model failed, a limit was reached, or it was stopped.
+
+    `result` has the status, the reason as one word, the text so far and the usage.
+    """
+
+    def __init__(self, result: TurnResult[Any], message: str) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class SessionHooks(Protocol):
     """The hooks at the start of a session and at the end of a turn."""
 

@@ -15,7 +15,7 @@ from toolrest.wire.items.pairing import is_call
 from toolrest.wire.model import Completed, ItemDone, ModelError, Retrying, TextDelta
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.wire.model import ModelEvent
 
 CUT = "[the summary was cut here]"
@@ -46,8 +46,8 @@ class _Reply(Struct):
 class SummaryRequest:
     """A summary of a conversation, as the model writes it."""
 
-    def __init__(self, session: AgentSession, turn_id: str, before_retry: BeforeRetry) -> None:
-        self._session = session
+    def __init__(self, conversation: Conversation, turn_id: str, before_retry: BeforeRetry) -> None:
+        self._conversation = conversation
         self._turn_id = turn_id
         self._before_retry = before_retry
         self._attempt = 0
@@ -92,21 +92,21 @@ class SummaryRequest:
 
     async def _ask(self, items: Sequence[JSONObject]) -> str:
         """The last text of the reply to one request."""
-        session = self._session
-        request = session.request(
+        conversation = self._conversation
+        request = conversation.request(
             self._turn_id, None, items=items, plain=not self._offers, may_call=not self._offers
         )
-        request.retries = max(0, session.model.stream_max_retries - self._attempt)
+        request.retries = max(0, conversation.model.stream_max_retries - self._attempt)
         self._reply = _Reply()
         retried = 0
         try:
-            async with aclosing(cast(Any, session.model.stream(request))) as stream:
+            async with aclosing(cast(Any, conversation.model.stream(request))) as stream:
                 async for event in stream:
                     self._reply.take(event)
                     if isinstance(event, Retrying):
                         retried = event.attempt
                     elif isinstance(event, Completed):
-                        session.count(event.usage)
+                        conversation.count(event.usage)
         except ModelError as error:
             self._attempt += retried
             if error.kind != "incomplete":

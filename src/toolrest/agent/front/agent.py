@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from toolrest.agent.conversation.output_type import OutputType
 from toolrest.agent.conversation.prompt import opening_for
-from toolrest.agent.front.conversation import Conversation, TurnEvents
-from toolrest.agent.front.output_type import OutputType
 from toolrest.agent.offer import NamedTools
 from toolrest.agent.open_session import fork as fork_session
 from toolrest.agent.open_session import open_with, provided
@@ -20,8 +19,9 @@ from toolrest.errors import ConfigError, ToolDefinitionError
 from toolrest.gate.context import Context
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation, Prompt
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import Prompt
+    from toolrest.agent.conversation.turn_events import TurnEvents
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.user_questions import OnQuestion
@@ -113,12 +113,11 @@ class Agent(Generic[Out]):
         self._only_own = not named.has_built_in
         self.workspace = workspace
         self._instructions = instructions
-        self._output: OutputType[Out] = OutputType(output_type)
+        self._output: OutputType[Out] = OutputType(output_type, retries)
         self._on_ask = on_ask
         self._on_question = on_question
         self._config = config
         self._home = home
-        self._retries = retries
         self._settings = {**_model_settings(model), **(settings or {})}
         if self._only_own:
             # A function's changes are the program's own business, and a scan of "." takes time.
@@ -168,12 +167,14 @@ class Agent(Generic[Out]):
         deps: Any = None,
         on_ask: OnAsk | None = None,
         workspace: str | os.PathLike[str] | None = None,
+        raises: bool = True,
     ) -> Conversation[Out]:
         """A conversation: a new one, an earlier one (`resume=ID`), or a copy of one (`fork=ID`).
 
-        Earlier ones need the agent's `home`.
+        Earlier ones need the agent's `home`. With `raises=False` a turn without an answer is no
+        AgentError; its result says so.
         """
-        return self._open(resume, fork, deps, on_ask, workspace)
+        return self._open(resume, fork, deps, on_ask, workspace, raises=raises)
 
     def _open(
         self,
@@ -183,6 +184,7 @@ class Agent(Generic[Out]):
         on_ask: OnAsk | None = None,
         workspace: str | os.PathLike[str] | None = None,
         shares: Shared | None = None,
+        raises: bool = True,
     ) -> Conversation[Out]:
         self._check(deps)
         path = None
@@ -193,7 +195,7 @@ class Agent(Generic[Out]):
         def make_rest(session_id: str) -> Toolrest:
             return self._rest(session_id, asked, deps, workspace, shares)
 
-        session = open_with(
+        return open_with(
             make_rest,
             self._make_model,
             resume=path,
@@ -205,8 +207,9 @@ class Agent(Generic[Out]):
             owns_model=self._model is None,
             holds_calls=True,
             shares=shares,
+            output=self._output,
+            raises=raises,
         )
-        return Conversation(session, self._output, self._retries)
 
     def _check(self, deps: Any) -> None:
         """Raise TypeError where a tool takes `Context[X]` and `deps` is no X."""

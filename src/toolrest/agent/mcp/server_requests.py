@@ -20,7 +20,7 @@ from toolrest.policy.terminal_safe import display_safe
 from toolrest.wire.model import Completed, ItemDone, ModelError, ModelRequest
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.gate.session import Ground, Sampler
     from toolrest.mcp.servers import Server
 
@@ -112,35 +112,35 @@ def _by_approval(wanted: Mapping[str, Any], note: str) -> Any:
 MOST_TOKENS = 4096
 
 
-def sampler(session: AgentSession) -> Sampler:
+def sampler(conversation: Conversation) -> Sampler:
     """The sampler for `Toolrest.sample_with`; its tokens are counted with the session's."""
 
     async def sample(server: str, params: JSONObject) -> JSONObject:
         wanted = params.get("maxTokens")
         most = min(wanted, MOST_TOKENS) if isinstance(wanted, int) else MOST_TOKENS
         request = ModelRequest(
-            model=session.model.name,
+            model=conversation.model.name,
             items=_items(params.get("messages")),
             instructions=str(params.get("systemPrompt") or ""),
-            session_id=session.thread_id,
+            session_id=conversation.id,
             max_output_tokens=max(most, 1),
         )
-        text = await _text(session, request)
+        text = await _text(conversation, request)
         content = {"type": "text", "text": text}
-        return {"role": "assistant", "content": content, "model": session.model.name}
+        return {"role": "assistant", "content": content, "model": conversation.model.name}
 
     return sample
 
 
-async def _text(session: AgentSession, request: ModelRequest) -> str:
+async def _text(conversation: Conversation, request: ModelRequest) -> str:
     texts: list[str] = []
     try:
-        async with aclosing(cast(Any, session.model.stream(request))) as stream:
+        async with aclosing(cast(Any, conversation.model.stream(request))) as stream:
             async for event in stream:
                 if isinstance(event, ItemDone) and event.item.get("type") == "message":
                     texts.append(message_text(event.item))
                 elif isinstance(event, Completed):
-                    session.count(event.usage)
+                    conversation.count(event.usage)
     except ModelError as error:
         raise McpError(f"the model gave no answer: {error.message}") from None
     return "".join(texts)

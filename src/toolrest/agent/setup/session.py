@@ -43,6 +43,7 @@ from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.catalog import built_in, switched_on
+from toolrest.tools.shell.open_commands import OpenCommands
 from toolrest.tools.skill_folders import SessionSkills, skills_folder
 from toolrest.wire.stored_keys import stored_keys
 
@@ -133,6 +134,7 @@ def make_session(
         deadlines=Deadlines(),
         loops=LoopWatch(),
         files_read=FilesRead(),
+        open_commands=OpenCommands(),
         quota=Quota(settings.max_calls_per_session),
     )
 

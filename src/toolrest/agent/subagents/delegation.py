@@ -17,7 +17,7 @@ from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.tools.agents.roles import Role, narrowed, roles
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.config import Config
     from toolrest.wire.model import Model
 
@@ -41,7 +41,7 @@ def delegate(
     if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
         return None
 
-    async def open_child(child: ChildAgent) -> AgentSession:
+    async def open_child(child: ChildAgent) -> Conversation:
         return _session(rest, child, make_model, environ, depth + 1)
 
     agents = SubAgents(
@@ -66,9 +66,9 @@ def _session(
     make_model: MakeModel,
     environ: Mapping[str, str],
     depth: int,
-) -> AgentSession:
+) -> Conversation:
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.prompt import base_instructions
-    from toolrest.agent.conversation.session import AgentSession
 
     config = _silenced(narrowed(parent.config, child.role), parent)
     rest = Toolrest(
@@ -85,7 +85,7 @@ def _session(
     agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
     rest.subscribe(_reports(parent, child))
     texts = [base_instructions(config.value), child.role.instructions or ""]
-    return AgentSession(
+    return Conversation(
         rest,
         make_model(config),
         history=child.history,

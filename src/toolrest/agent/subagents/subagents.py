@@ -21,8 +21,8 @@ from toolrest.items import JSONObject
 from toolrest.tools.agents.collab import Status, is_final
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import AgentSession
     from toolrest.agent.conversation.usage import Budget
     from toolrest.tools.agents.roles import Role
 
@@ -58,14 +58,14 @@ class ChildAgent(Struct):
     path: str
     role: Role
     status: Status = "pending_init"
-    session: AgentSession | None = None
+    conversation: Conversation | None = None
     history: list[JSONObject] = field(default_factory=list)
     work: asyncio.Task[None] | None = None
     partial: JSONObject | None = None
     before_close: Status = "shutdown"
 
 
-Open = Callable[["ChildAgent"], Awaitable["AgentSession"]]
+Open = Callable[["ChildAgent"], Awaitable["Conversation"]]
 """Makes a child's session; it begins with the child's `history`."""
 
 
@@ -115,7 +115,7 @@ class SubAgents:
         path = f"{self._path}/{role}-{len(self._children) + 1}"
         child = self._children[child_id] = ChildAgent(child_id, path, chosen)
         try:
-            child.session = await self._open(child)
+            child.conversation = await self._open(child)
         except Exception as error:
             del self._children[child_id]
             raise RespondToModel(f"collab spawn failed: {error}") from error
@@ -125,14 +125,14 @@ class SubAgents:
     async def send(self, agent_id: str, message: str, *, interrupt: bool) -> str:
         """Send a message to an agent, whether it is working or not."""
         child = self._child(agent_id)
-        session = child.session
-        if session is None:
+        conversation = child.conversation
+        if conversation is None:
             raise RespondToModel(f"agent with id {agent_id} is closed; resume_agent opens it again")
         if interrupt and child.work is not None:
-            await session.interrupt()
+            await conversation.interrupt()
             await asyncio.wait({child.work})
         if child.work is not None:
-            session.say(message)
+            conversation.say(message)
         else:
             self._check_room()
             self._start(child, message)
@@ -165,9 +165,9 @@ class SubAgents:
     async def resume(self, agent_id: str) -> Status:
         """Open a closed agent with its history; one that is open stays as it is."""
         child = self._child(agent_id)
-        if child.session is None:
+        if child.conversation is None:
             try:
-                child.session = await self._open(child)
+                child.conversation = await self._open(child)
             except Exception as error:
                 raise RespondToModel(f"collab tool failed: {error}") from error
             self._set(child, child.before_close)
@@ -194,16 +194,16 @@ class SubAgents:
         child.work = asyncio.ensure_future(self._work(child, message))
 
     async def _work(self, child: ChildAgent, message: str) -> None:
-        session = child.session
-        assert session is not None  # noqa: S101  a child that works is open
+        conversation = child.conversation
+        assert conversation is not None  # noqa: S101  a child that works is open
         status: Status = {"errored": "Interrupted"}
         try:
             budget = self._make_budget(child.role)
             seconds = child.role.max_seconds
-            turn = asyncio.ensure_future(session.run(message, budget=budget))
+            turn = asyncio.ensure_future(conversation.run(message, budget=budget))
             done, _ = await asyncio.wait({turn}, timeout=seconds)
             if not done:
-                await session.interrupt("timeout")
+                await conversation.interrupt("timeout")
             result = await turn
             status = self._outcome(child, result)
         except asyncio.CancelledError:
@@ -212,7 +212,7 @@ class SubAgents:
             status = {"errored": f"{type(error).__name__}: {error}"}
         finally:
             child.work = None
-            if child.session is session:
+            if child.conversation is conversation:
                 self._set(child, status)
 
     def _outcome(self, child: ChildAgent, result: TurnResult) -> Status:
@@ -233,21 +233,21 @@ class SubAgents:
 
     async def _end(self, child: ChildAgent) -> None:
         """Close a child; waits at most CLOSE_SECONDS."""
-        session, child.session = child.session, None
-        if session is None:
+        conversation, child.conversation = child.conversation, None
+        if conversation is None:
             return
         child.before_close = child.status if is_final(child.status) else {"errored": "Interrupted"}
-        child.history = list(session.history.items)
+        child.history = conversation.history
         self._set(child, "shutdown")
-        closing = asyncio.ensure_future(self._shut(session, child))
+        closing = asyncio.ensure_future(self._shut(conversation, child))
         self._dying.add(closing)
         closing.add_done_callback(self._dying.discard)
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
 
-    async def _shut(self, session: AgentSession, child: ChildAgent) -> None:
+    async def _shut(self, conversation: Conversation, child: ChildAgent) -> None:
         with contextlib.suppress(Exception):
-            await session.aclose()
-        child.history = list(session.history.items)
+            await conversation.aclose()
+        child.history = conversation.history
 
     # Waiting for a change
 

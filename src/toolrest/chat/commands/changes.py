@@ -12,21 +12,21 @@ from toolrest.agent.undo.checkpoints import Changed, Checkpoints
 from toolrest.patch.text.diff import unified_diff
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
 
 _LARGEST_FILE = 1 << 20
 _MOST_BYTES = 16 << 20
 
 
-def session_diff(session: AgentSession) -> str:
+def session_diff(conversation: Conversation) -> str:
     """The diff of a session since its start; empty where it has changed nothing.
 
     A turn that still runs is counted when it ends. It reads files, so it is for a thread.
     """
-    checkpoints = Checkpoints(session.rest.config.home, session.rest.session.files.workspace)
-    changed = checkpoints.changed_by(session.thread_id, _LARGEST_FILE, _MOST_BYTES)
+    checkpoints = Checkpoints(conversation.rest.config.home, conversation.rest.workspace)
+    changed = checkpoints.changed_by(conversation.id, _LARGEST_FILE, _MOST_BYTES)
     text = "\n".join(line for one in changed for line in _lines(one))
-    return session.redactor.redact(text)
+    return conversation.redactor.redact(text)
 
 
 def _lines(one: Changed) -> Iterator[str]:

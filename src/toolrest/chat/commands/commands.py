@@ -18,8 +18,8 @@ from toolrest.chat.commands.changes import session_diff
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
-from toolrest.chat.conversation import ServersText
 from toolrest.chat.picker import Picker
+from toolrest.chat.session import ServersText
 from toolrest.config.schema.chat import ChatSettings, Theme
 from toolrest.config.schema.types import ApprovalPolicy, SandboxMode
 from toolrest.config.schema.validate import check_table
@@ -32,7 +32,7 @@ from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import rows, shown, text_width
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
     from toolrest.process.sessions.table import SessionInfo
@@ -63,8 +63,8 @@ class Commands:
         self._theme_used: Theme | None = None
 
     @property
-    def _session(self) -> AgentSession:
-        return self._chat.conversation.session
+    def _conversation(self) -> Conversation:
+        return self._chat.session.conversation
 
     def run(self, text: str) -> bool:
         """Do a command; False when there is none of that name (a path, perhaps)."""
@@ -78,7 +78,7 @@ class Commands:
         if name not in COMMANDS:
             if "/" in name or not name:
                 return False
-            self._chat.conversation.notice(f"there is no command /{name}; see /help", "warning")
+            self._chat.session.notice(f"there is no command /{name}; see /help", "warning")
             return True
         self._typed = text
         action: Callable[[str], None] = getattr(self, f"_{name}")
@@ -89,30 +89,30 @@ class Commands:
         try:
             action()
         except (ToolrestError, OSError) as error:
-            self._chat.conversation.notice(str(error), "error")
+            self._chat.session.notice(str(error), "error")
         except Exception as error:  # of one command, not of the chat
             text = f"an error in Toolrest itself: {type(error).__name__}: {error}"
-            self._chat.conversation.notice(text, "error")
+            self._chat.session.notice(text, "error")
 
     def _prompt(self, path: str, rest: str) -> None:
-        self._chat.conversation.say(session_text.own_prompt(path, rest))
+        self._chat.session.say(session_text.own_prompt(path, rest))
 
     def opened(self) -> None:
         """Another session is open: its servers have other prompts."""
-        self.prompts = McpPrompts(self._session.rest)
+        self.prompts = McpPrompts(self._conversation.rest)
 
     async def git_names(self) -> list[str] | None:
         """The workspace's files as git lists them; None where it does not."""
-        return await git_names(self._chat.conversation.session.rest)
+        return await git_names(self._chat.session.conversation.rest)
 
     async def _filled(self, name: str, words: str) -> None:
         live = self._chat.screen.live
         live.hint = f" waiting for the server {shown(name.partition(':')[0])}"
         try:
             text = await self.prompts.text(name, words)
-            self._chat.conversation.say(ServersText(text))
+            self._chat.session.say(ServersText(text))
         except McpError as error:
-            self._chat.conversation.notice(f"/{shown(name)}: {error}", "error")
+            self._chat.session.notice(f"/{shown(name)}: {error}", "error")
         finally:
             live.hint = ""
 
@@ -136,7 +136,7 @@ class Commands:
         )
 
     def _status(self, rest: str) -> None:
-        self._list(session_text.status(self._session))
+        self._list(session_text.status(self._conversation))
 
     def _model(self, rest: str) -> None:
         self._change("model", rest, "name a model: /model NAME; toolrest models lists them")
@@ -152,7 +152,7 @@ class Commands:
         if value:
             self._change(key, value, "")
             return
-        current = getattr(self._chat.conversation.session.rest.settings, key)
+        current = getattr(self._chat.session.conversation.rest.settings, key)
 
         def take(number: int) -> None:
             self._change(key, names[number], "")
@@ -162,15 +162,15 @@ class Commands:
 
     def _change(self, key: str, value: str, usage: str) -> None:
         if value:
-            self._chat.spawn(self._chat.conversation.change(**{key: value}))
+            self._chat.spawn(self._chat.session.change(**{key: value}))
         else:
             self._say(f"  {usage}")
 
     def _init(self, rest: str) -> None:
-        self._chat.conversation.say(session_text.INIT)
+        self._chat.session.say(session_text.INIT)
 
     def _ps(self, rest: str) -> None:
-        runner = self._chat.conversation.session.rest.session.runner.made
+        runner = self._chat.session.conversation.rest.session.runner.made
         rows = {each.session_id: each for each in runner.sessions.list()} if runner else {}
         *words, number = rest.split() or [""]
         is_number = number.isascii() and number.isdecimal()
@@ -197,12 +197,12 @@ class Commands:
         self._say(f"  {number} was ended")
 
     def _new(self, rest: str) -> None:
-        self._chat.spawn(self._chat.conversation.switch(None))
+        self._chat.spawn(self._chat.session.switch(None))
 
     def _resume(self, rest: str) -> None:
         if rest:
             path = find_session(self._chat.home, rest).path
-            self._chat.spawn(self._chat.conversation.switch(path))
+            self._chat.spawn(self._chat.session.switch(path))
             return
         found = self._sessions()
         if not found:
@@ -210,7 +210,7 @@ class Commands:
             return
 
         def take(number: int) -> None:
-            self._chat.spawn(self._chat.conversation.switch(found[number].stored.path))
+            self._chat.spawn(self._chat.session.switch(found[number].stored.path))
 
         rows = [f"{each.stored.thread_id[:8]}  {_when(each)}  {each.title}" for each in found]
         title = "Go on with which session? (↑ ↓, Enter; Esc leaves)"
@@ -218,7 +218,7 @@ class Commands:
         self._chat.screen.pick(Picker(title, rows, take, preview=said))
 
     def _sessions(self) -> list[Summary]:
-        current = self._session.thread_id
+        current = self._conversation.id
         rows = summaries(self._chat.home, self._chat.workspace)
         others = (row for row in rows if row.stored.thread_id != current and row.title)
         return list(islice(others, _LISTED))
@@ -228,17 +228,17 @@ class Commands:
             self._chat.spawn(self._forked(path))
 
     def _recorded(self) -> str | None:
-        path = self._session.journal.path
+        path = self._conversation.journal.path
         if path is None:
-            self._chat.conversation.notice("this session is not recorded", "warning")
+            self._chat.session.notice("this session is not recorded", "warning")
         return path
 
     async def _forked(self, path: str, keep: int | None = None, text: str = "") -> None:
         """Go on with a copy of the session, or of its beginning, and this text to be sent."""
-        await self._chat.conversation.interrupt()
-        before = self._session.thread_id[:8]
+        await self._chat.session.interrupt()
+        before = self._conversation.id[:8]
         new = find_session(self._chat.home, fork(self._chat.home, path, keep))
-        await self._chat.conversation.switch(new.path, is_copy=True)
+        await self._chat.session.switch(new.path, is_copy=True)
         self._say(f"  this is a copy; the session before it: /resume {before}")
         self._chat.screen.buffer.text = text
         self._chat.screen.buffer.cursor_position = len(text)
@@ -246,7 +246,7 @@ class Commands:
     def _back(self, rest: str) -> None:
         path = self._recorded()
         found = read_rollout(path).messages() if path else []
-        was_shown = self._chat.conversation.was_shown
+        was_shown = self._chat.session.was_shown
         earlier = [(at, text) for at, text in found if not was_shown(text)]
         if not earlier:
             self._say("  there is no earlier message in this session")
@@ -261,23 +261,23 @@ class Commands:
         self._chat.screen.pick(Picker(title, rows, take, len(rows) - 1))
 
     def _compact(self, rest: str) -> None:
-        self._chat.conversation.compact(rest)
+        self._chat.session.compact(rest)
 
     def _undo(self, rest: str) -> None:
         self._chat.spawn(self._undone())
 
     async def _undone(self) -> None:
-        conversation = self._chat.conversation
-        if conversation.busy:
-            conversation.notice("a turn is under way; Esc interrupts it", "warning")
+        session = self._chat.session
+        if session.busy:
+            session.notice("a turn is under way; Esc interrupts it", "warning")
             return
-        self._list(await session_text.undo(conversation.session))
+        self._list(await session_text.undo(session.conversation))
 
     def _diff(self, rest: str) -> None:
         self._chat.spawn(self._changes())
 
     async def _changes(self) -> None:
-        text = await asyncio.to_thread(session_diff, self._session)
+        text = await asyncio.to_thread(session_diff, self._conversation)
         if text:
             self._chat.page("changed up to the last turn", text, is_diff=True)
         else:
@@ -287,18 +287,18 @@ class Commands:
         self._chat.actions.show_output()
 
     def _tools(self, rest: str) -> None:
-        self._list(session_text.tools(self._session))
+        self._list(session_text.tools(self._conversation))
 
     def _mcp(self, rest: str) -> None:
         found = [f"/{name}  {help_}" for name, help_ in self.prompts.known().items()]
-        self._list([*session_text.mcp(self._session), *found])
+        self._list([*session_text.mcp(self._conversation), *found])
 
     def _theme(self, rest: str) -> None:
         if rest:
             self._use_theme(rest)
             return
         names = list(get_args(Theme))
-        current = names.index(self._theme_used or self._session.rest.settings.chat.theme)
+        current = names.index(self._theme_used or self._conversation.rest.settings.chat.theme)
         title = "Which colours? (↑ ↓, Enter; Esc leaves)"
         picker = Picker(title, names, lambda number: self._use_theme(names[number]), current)
         self._chat.screen.pick(picker)
@@ -313,30 +313,30 @@ class Commands:
 
     def chat_settings(self) -> ChatSettings:
         """Those of the session, with the theme that was chosen since they were loaded."""
-        found = self._session.rest.settings.chat
+        found = self._conversation.rest.settings.chat
         return found if self._theme_used is None else found.replace(theme=self._theme_used)
 
     def _permissions(self, rest: str) -> None:
-        grants = self._session.rest.session.memory.grants.listed()
+        grants = self._conversation.rest.session.memory.grants.listed()
         found = [f"granted ({each.scope}): {shown(each.key.sentence())}" for each in grants]
-        self._list([*session_text.permissions(self._session), *found])
+        self._list([*session_text.permissions(self._conversation), *found])
 
     def _export(self, rest: str) -> None:
-        session = self._session
-        text = "\n\n".join(markdown(stored_cells(session.history.items)))
-        self._chat.page(f"session {session.thread_id[:8]}", text)
+        conversation = self._conversation
+        text = "\n\n".join(markdown(stored_cells(conversation.history)))
+        self._chat.page(f"session {conversation.id[:8]}", text)
 
     def _feedback(self, rest: str) -> None:
         self._chat.spawn(self._reported())
 
     async def _reported(self) -> None:
-        session = self._session
+        conversation = self._conversation
         if self._chat.report is None:
             self._say("  write one with: toolrest report")
             return
         # It tries the sandbox, which takes a while.
         found = await asyncio.to_thread(
-            self._chat.report, session.rest.config, session.journal.path
+            self._chat.report, conversation.rest.config, conversation.journal.path
         )
         self._say(*(f"  {line}" for line in found))
 

@@ -21,9 +21,9 @@ from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
-    from toolrest.chat.conversation import Open
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.chat.questions import Questions
+    from toolrest.chat.session import Open
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
 
@@ -114,7 +114,7 @@ async def _run(
         if _missing(config) is not None:
             return None
 
-        def open_(path: str | None, changed: Mapping[str, Any]) -> AgentSession:
+        def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:
             used = choices.load({**flags, **changed}) if changed else config
             return _opened(used, questions, path)
 
@@ -190,7 +190,7 @@ async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
         await ask_trust(Terminal(), folder)
 
 
-def _opened(config: Config, questions: OnAsk, rollout: str | None) -> AgentSession:
+def _opened(config: Config, questions: OnAsk, rollout: str | None) -> Conversation:
     from toolrest.agent.open_session import open_session
     from toolrest.cli.startup import settled, users_environment
 

@@ -23,8 +23,8 @@ from toolrest.testing.scripted_model import ScriptedModel
 from toolrest.timeline.plain import PlainPrinter
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import AgentSession
     from toolrest.config.config import Config
 
 
@@ -56,14 +56,14 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
     found = await asyncio.to_thread(find_sandbox, config, folder, live=live)
     for line in found.lines:
         click.secho(line, dim=True, err=as_json)
-    session = _open(config, env, found, live=live)
+    conversation = _open(config, env, found, live=live)
     printer = PlainPrinter(sys.stdout, workspace=project)
-    async with session:
-        session.rest.subscribe(_print_json if as_json else printer)
+    async with conversation:
+        conversation.rest.subscribe(_print_json if as_json else printer)
         if not as_json:
-            printer.say(f"{session.model.name} in {project}")
+            printer.say(f"{conversation.model.name} in {project}")
             printer.say(f"> {PROMPT}")
-        result = await session.run(PROMPT)
+        result = await conversation.run(PROMPT)
     if not as_json:
         click.echo(safe_for(sys.stdout, f"\n{result.text or result.error}"))
     return result
@@ -87,7 +87,7 @@ def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:
 
 def _open(
     config: Config, env: Mapping[str, str], found: DemoSandbox, *, live: bool
-) -> AgentSession:
+) -> Conversation:
     if live:
         return open_session(config, ephemeral=True, trusted=False)
     config.external = not found.backend

@@ -32,7 +32,7 @@ from toolrest.timeline.plain import PlainPrinter
 from toolrest.wire.model import ModelError, Usage
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession, StopReason
+    from toolrest.agent.conversation.conversation import Conversation, StopReason
     from toolrest.agent.history.rollout import Rollout
     from toolrest.agent.rest import Toolrest
     from toolrest.cli.options import Choices
@@ -148,7 +148,7 @@ class _Run:
     def __init__(self, task: Task, out: ExecOutput) -> None:
         self.task = task
         self.out = out
-        self._session: AgentSession | None = None
+        self._conversation: Conversation | None = None
         self._signal: StopReason | None = None
         self._environ = users_environment()
         self._stops: set[asyncio.Task[None]] = set()
@@ -173,8 +173,8 @@ class _Run:
 
     def _signalled(self, reason: StopReason, me: asyncio.Task[object] | None) -> None:
         self._signal = reason
-        if self._session is not None and self._session.running:
-            self._stop(self._session, reason)
+        if self._conversation is not None and self._conversation.running:
+            self._stop(self._conversation, reason)
         elif me is not None:
             me.cancel()
 
@@ -195,31 +195,34 @@ class _Run:
             message = "--add-dir has no effect while sandbox_mode is read-only"
             click.echo(f"toolrest: {message}; add: -s workspace-write", err=True)
         self._printer = PlainPrinter(workspace=config.workspace or "")
-        session = self._session = self._open(config)
+        conversation = self._conversation = self._open(config)
         settled()
-        self.out.open(session.thread_id)
+        self.out.open(conversation.id)
         with ExitStack() as stack:
-            self._listen(session, stack)
-            async with session:
+            self._listen(conversation, stack)
+            async with conversation:
                 if task.timeout is not None:
                     timer = asyncio.get_running_loop().call_later(
-                        task.timeout, self._stop, session, "timeout"
+                        task.timeout, self._stop, conversation, "timeout"
                     )
                     stack.callback(timer.cancel)
-                if task.continues and (ended := self._cut_off(session, items, form)) is not None:
+                if (
+                    task.continues
+                    and (ended := self._cut_off(conversation, items, form)) is not None
+                ):
                     return self._conclude(ended)
-                if session.rest.has_servers:
-                    await self._wait_for_servers(session.rest)
+                if conversation.rest.has_servers:
+                    await self._wait_for_servers(conversation.rest)
                 is_quiet = self.out.as_json or self.task.verbose
                 async with nullcontext() if is_quiet else self._printer.working():
-                    result = await session.run(items, form=form)
+                    result = await conversation.run(items, form=form)
         return self._conclude(result)
 
     def _cut_off(
-        self, session: AgentSession, items: list[JSONObject], form: AnswerForm | None
+        self, conversation: Conversation, items: list[JSONObject], form: AnswerForm | None
     ) -> TurnResult | None:
         """The result of a turn whose answer is recorded already: nothing is asked again."""
-        rollout = _read(str(session.journal.path))
+        rollout = _read(str(conversation.journal.path))
         if rollout.answer is None:
             if rollout.ends_with_message:
                 items.append(message("user", _CUT_OFF))
@@ -228,7 +231,7 @@ class _Run:
         if form is not None and (problems := form.check(answer)) is not None:
             items.append(message("user", form.complaint(problems)))
             return None
-        session.emit(AgentMessage(message=rollout.answer))
+        conversation.emit(AgentMessage(message=rollout.answer))
         return TurnResult("completed", "done", answer, None, Usage())
 
     async def _wait_for_servers(self, rest: Toolrest) -> None:
@@ -254,9 +257,9 @@ class _Run:
             text = f"these MCP servers are not ready yet: {names} (--wait-mcp waits for them)"
             click.echo(f"toolrest: {text}", err=True)
 
-    def _open(self, config: Config) -> AgentSession:
+    def _open(self, config: Config) -> Conversation:
         task, approver = self.task, self._approver(config)
-        session = open_session(
+        conversation = open_session(
             config,
             on_ask=approver,
             env=self._environ,
@@ -264,11 +267,11 @@ class _Run:
             ephemeral=task.ephemeral,
             trusted=config.trusted,
         )
-        session.warnings += session.rest.rule_warnings()
-        session.warnings += _ignored_docs(session)
+        conversation.warnings += conversation.rest.rule_warnings()
+        conversation.warnings += _ignored_docs(conversation)
         if approver is not None:
-            approver.opened(session)
-        return session
+            approver.opened(conversation)
+        return conversation
 
     def _approver(self, config: Config) -> TerminalApprover | None:
         """The approver at the terminal, unless an option or `on_ask` says otherwise."""
@@ -281,16 +284,16 @@ class _Run:
 
         return TerminalApprover(Terminal(), self._printer.paused)
 
-    def _listen(self, session: AgentSession, stack: ExitStack) -> None:
-        rest = session.rest
+    def _listen(self, conversation: Conversation, stack: ExitStack) -> None:
+        rest = conversation.rest
         if self.out.as_json:
             stack.callback(rest.subscribe(self.out.thread))
-            stack.callback(rest.subscribe(lambda event: self._watch_reader(session, event)))
+            stack.callback(rest.subscribe(lambda event: self._watch_reader(conversation, event)))
         else:
             settings = rest.settings
             self._printer.say(
-                f"{session.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
-                f"{rest.config.workspace}, session {session.thread_id}"
+                f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
+                f"{rest.config.workspace}, session {conversation.id}"
             )
             stack.callback(rest.subscribe(self._printer))
         if self.task.verbose or os.environ.get("TOOLREST_LOG"):
@@ -298,13 +301,13 @@ class _Run:
 
             log_events(rest, self.task.verbose, stack)
 
-    def _watch_reader(self, session: AgentSession, event: Event) -> None:
+    def _watch_reader(self, conversation: Conversation, event: Event) -> None:
         """Interrupt the turn once the reader of standard output is gone."""
         if self.out.broken and not isinstance(event, TaskComplete):
-            self._stop(session, "interrupted")
+            self._stop(conversation, "interrupted")
 
-    def _stop(self, session: AgentSession, reason: StopReason) -> None:
-        stopping = asyncio.get_running_loop().create_task(session.interrupt(reason))
+    def _stop(self, conversation: Conversation, reason: StopReason) -> None:
+        stopping = asyncio.get_running_loop().create_task(conversation.interrupt(reason))
         self._stops.add(stopping)
         stopping.add_done_callback(self._stops.discard)
 
@@ -328,8 +331,8 @@ def _read(path: str) -> Rollout:
     return read_rollout(path)
 
 
-def _ignored_docs(session: AgentSession) -> list[str]:
-    opening = session.opening
+def _ignored_docs(conversation: Conversation) -> list[str]:
+    opening = conversation.opening
     if opening.docs.enabled or not opening.docs.max_bytes:
         return []
     found = next(project_files(opening.files.cwd, opening.docs), None)

@@ -19,7 +19,7 @@ from toolrest.errors import ConfigError
 from toolrest.policy.terminal_safe import display_safe
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.config import Config
     from toolrest.serve.acp.agent import EditorAgent, SessionRequest
 
@@ -62,7 +62,7 @@ def _can_talk(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
+def _open(choices: Choices, opening: SessionRequest) -> Conversation:
     config = load_for_editor(choices, opening)
     resume = find_session(config.home, opening.resume).path if opening.resume else None
     # An editor opens whatever was cloned: its AGENTS.md counts once the user trusts the folder.

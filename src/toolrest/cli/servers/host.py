@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolrest.agent.open_session import open_session
-from toolrest.chat.conversation import Conversation
+from toolrest.chat.session import ChatSession
 from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import AgentSession
     from toolrest.timeline.cells import Cell
 
 _MOST_PROMPT = 1 << 20
@@ -76,7 +76,7 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
 
-    def open_(path: str | None, changed: Mapping[str, Any]) -> AgentSession:
+    def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:
         config = choices.load({"model": model, **changed})
         _check_folder(choices.folder, config.workspace or "")
         if not config.value.web_ui.control:
@@ -87,15 +87,15 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
         session.warnings += session.rest.rule_warnings()
         return session
 
-    conversation = Conversation(open_, _Unseen())
-    conversation.start()
+    session = ChatSession(open_, _Unseen())
+    session.start()
     try:
-        if not conversation.is_controlled:
+        if not session.is_controlled:
             raise ConfigError("there is no control socket here: no page could answer this session")
-        click.echo(conversation.session.thread_id)
+        click.echo(session.conversation.id)
         sys.stdout.flush()
         if prompt and prompt.strip():
-            conversation.send(prompt, queued=False)
+            session.send(prompt, queued=False)
         await stopped.wait()
     finally:
-        await conversation.close()
+        await session.close()

@@ -18,7 +18,7 @@ from toolrest.timeline.approval import DENYING, describe, offered, picked_answer
 from toolrest.timeline.text import block, rows, shown
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
 
 _HELP = (
     "Type a key in brackets, then Enter. Anything else denies the call.",
@@ -45,9 +45,9 @@ class TerminalApprover:
         self._terminal = terminal or Terminal()
         self._quiet = quiet
 
-    def opened(self, session: AgentSession) -> None:
+    def opened(self, conversation: Conversation) -> None:
         """Let the browser answer this session's requests, too."""
-        open_control(session)
+        open_control(conversation)
 
     async def __call__(self, request: ApprovalRequest) -> Review:
         """Show the call and take an answer; anything but a clear approval denies it."""

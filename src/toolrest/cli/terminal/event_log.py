@@ -31,7 +31,7 @@ def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
         folder = private_folder(rest.config.home, "log")
         os.close(folder)
         path = os.path.join(rest.config.home, "log", f"{rest.session_id}.log")
-    file = _open(os.path.expanduser(path), rest.session.files.tool_roots)
+    file = _open(os.path.expanduser(path), rest.writable_roots)
     stack.callback(os.close, file)
 
     def write(event: Event) -> None:

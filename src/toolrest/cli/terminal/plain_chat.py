@@ -18,39 +18,39 @@ from toolrest.timeline import session_text
 from toolrest.timeline.plain import PlainPrinter
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.gate.approval.approvals import OnAsk
 
 
 async def plain_chat(
-    open_: Callable[[OnAsk], AgentSession], workspace: str, prompt: str | None = None
+    open_: Callable[[OnAsk], Conversation], workspace: str, prompt: str | None = None
 ) -> int:
     """Talk until the person leaves with /quit or Ctrl-D; Ctrl-C interrupts a turn."""
     terminal = Terminal()
     printer = PlainPrinter(workspace=workspace, keeps_answer=False, words=True)
     approver = TerminalApprover(terminal, printer.paused)
-    session = open_(approver)
-    approver.opened(session)
-    settings = session.rest.settings
-    terminal.say(f"{session.model.name}, {settings.sandbox_mode}, {settings.approval_policy}")
+    conversation = open_(approver)
+    approver.opened(conversation)
+    settings = conversation.rest.settings
+    terminal.say(f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}")
     terminal.say("Write a message and press Enter. /help, /quit leaves, Ctrl-C interrupts.")
-    unsubscribe = session.rest.subscribe(printer)
+    unsubscribe = conversation.rest.subscribe(printer)
     try:
-        async with session:
-            await _talk(session, terminal, printer, prompt)
+        async with conversation:
+            await _talk(conversation, terminal, printer, prompt)
     finally:
         unsubscribe()
     return 0
 
 
 async def _talk(
-    session: AgentSession, terminal: Terminal, printer: PlainPrinter, prompt: str | None
+    conversation: Conversation, terminal: Terminal, printer: PlainPrinter, prompt: str | None
 ) -> None:
     loop = asyncio.get_running_loop()
     stops: set[asyncio.Task[None]] = set()
 
     def interrupt() -> None:
-        stops.add(asyncio.ensure_future(session.interrupt()))
+        stops.add(asyncio.ensure_future(conversation.interrupt()))
 
     while True:
         typed, prompt = prompt, None
@@ -59,11 +59,11 @@ async def _talk(
                 typed = await terminal.line("you: ", early=True)
         if typed is None or typed.strip() == "/quit":
             return
-        if not typed.strip() or await _was_command(session, terminal, typed.strip()):
+        if not typed.strip() or await _was_command(conversation, terminal, typed.strip()):
             continue
         loop.add_signal_handler(signal.SIGINT, interrupt)
         try:
-            await session.run(typed)
+            await conversation.run(typed)
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
@@ -77,7 +77,7 @@ _LISTS = {
 _HERE = ("help", "undo", *_LISTS, "quit")
 
 
-async def _was_command(session: AgentSession, terminal: Terminal, typed: str) -> bool:
+async def _was_command(conversation: Conversation, terminal: Terminal, typed: str) -> bool:
     """Run a slash command; False for a message, such as one that begins with a path."""
     name = typed.removeprefix("/")
     if not typed.startswith("/") or name.split(" ")[0] not in COMMANDS:
@@ -86,9 +86,9 @@ async def _was_command(session: AgentSession, terminal: Terminal, typed: str) ->
         if name == "help":
             lines = [f"/{each}: {COMMANDS[each]}" for each in _HERE]
         elif name == "undo":
-            lines = await session_text.undo(session)
+            lines = await session_text.undo(conversation)
         elif name in _LISTS:
-            lines = _LISTS[name](session)
+            lines = _LISTS[name](conversation)
         else:
             here = ", ".join(f"/{each}" for each in _HERE)
             lines = [f"the plain chat has no /{name}; it has {here}"]

@@ -53,7 +53,7 @@ def explain(session: Session, item: CallItem) -> Explanation:
     try:
         found = route(item, session.registry, session.servers)
         name = found.tool.name
-        ctx = Context(session, "explain", name, "explain")
+        ctx = Context(session, "explain", name, "explain", session.turn_diff())
         call = found.tool.begin(found.decode().args, ctx)
         decision = judge_by_policy(session, call, fingerprint_of(found))
         decision = session.mode.judge(call, decision)

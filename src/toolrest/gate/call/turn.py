@@ -119,8 +119,8 @@ class Turn:
         self.id = f"turn-{next(session.turn_numbers)}"
         self.failure: Fatal | None = None
         self.loops = loops or session.loops
-        self.state: dict[str, Any] = {}
-        """What tools keep as long as the turn."""
+        self.diff = session.turn_diff()
+        """The changes of all patches of the turn."""
         self._session = session
         self._prompt = prompt
         self._undo = None if session.undo is None else session.undo.turn(self.id)

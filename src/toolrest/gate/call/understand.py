@@ -110,7 +110,7 @@ def _decode(walk: Walk, found: Route) -> arguments.Decoded:
 
 def _context(walk: Walk, found: Route) -> Context:
     turn = walk.turn
-    walk.ctx = Context(walk.session, walk.call_id, found.tool.name, turn.id, turn.state)
+    walk.ctx = Context(walk.session, walk.call_id, found.tool.name, turn.id, turn.diff)
     return walk.ctx
 
 

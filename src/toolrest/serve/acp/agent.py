@@ -52,8 +52,8 @@ from toolrest.serve.elicit import can_show
 if TYPE_CHECKING:
     from acp.interfaces import Client
 
+    from toolrest.agent.conversation.conversation import Conversation
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.session import AgentSession
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.user_questions import UserQuestions
 
@@ -74,7 +74,7 @@ class SessionRequest(Struct):
     resume: str | None = None
 
 
-Open = Callable[[SessionRequest], "AgentSession"]
+Open = Callable[[SessionRequest], "Conversation"]
 
 
 class EditorAgent:
@@ -91,7 +91,7 @@ class EditorAgent:
         self._home = home
         self._takes_all = takes_all
         self._soon: set[asyncio.Future[None]] = set()
-        self._sessions: dict[str, AgentSession] = {}
+        self._sessions: dict[str, Conversation] = {}
         self._client: Client | None = None
         self._shows_forms = False
 
@@ -101,8 +101,8 @@ class EditorAgent:
 
     async def aclose(self) -> None:
         """End all sessions."""
-        for session in list(self._sessions.values()):
-            await session.aclose()
+        for conversation in list(self._sessions.values()):
+            await conversation.aclose()
         self._sessions.clear()
 
     # What the editor asks for
@@ -135,10 +135,10 @@ class EditorAgent:
         **_: Any,
     ) -> Any:
         """Open a session in a folder."""
-        session = self._start(cwd, additional_directories, mcp_servers, None)
+        conversation = self._start(cwd, additional_directories, mcp_servers, None)
         # The editor learns the id from the response, so what is sent for it has to come later.
-        self._later(self._send(session.thread_id, commands.offered(session)))
-        return NewSessionResponse(session_id=session.thread_id, modes=modes.state(session))
+        self._later(self._send(conversation.id, commands.offered(conversation)))
+        return NewSessionResponse(session_id=conversation.id, modes=modes.state(conversation))
 
     async def load_session(
         self,
@@ -149,11 +149,11 @@ class EditorAgent:
         **_: Any,
     ) -> Any:
         """Open an earlier session and show its messages and calls."""
-        session = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
-        for update in stored.shown(session):
+        conversation = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
+        for update in stored.shown(conversation):
             await self._connected.session_update(session_id=session_id, update=update)
-        await self._send(session_id, commands.offered(session))
-        return LoadSessionResponse(modes=modes.state(session))
+        await self._send(session_id, commands.offered(conversation))
+        return LoadSessionResponse(modes=modes.state(conversation))
 
     async def resume_session(
         self,
@@ -164,9 +164,9 @@ class EditorAgent:
         **_: Any,
     ) -> Any:
         """Open an earlier session without showing it."""
-        session = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
-        await self._send(session_id, commands.offered(session))
-        return ResumeSessionResponse(modes=modes.state(session))
+        conversation = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
+        await self._send(session_id, commands.offered(conversation))
+        return ResumeSessionResponse(modes=modes.state(conversation))
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -178,28 +178,28 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Any:
         """Narrow what the session may do, or go back to what the settings allow."""
-        session = self._session(session_id)
-        modes.change(session, mode_id)
+        conversation = self._session(session_id)
+        modes.change(conversation, mode_id)
         await self._send(session_id, update_current_mode(mode_id))
         return SetSessionModeResponse()
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> Any:
         """Run a slash command or one turn, sending updates to the editor."""
-        session = self._session(session_id)
-        if session.running:
+        conversation = self._session(session_id)
+        if conversation.running:
             raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
-        done = await commands.run(session, first_text(prompt))
+        done = await commands.run(conversation, first_text(prompt))
         if done is not None and not done.prompt:
             await self._send(session_id, update_agent_message_text(done.answer))
             return PromptResponse(stop_reason="cancelled" if done.stopped else "end_turn")
         if done is not None:
             prompt = [text_block(done.prompt), *prompt[1:]]
-        updates = Updates(session.rest.session.files.cwd)
+        updates = Updates(conversation.rest.cwd)
         queue: asyncio.Queue[Any] = asyncio.Queue()
-        stop = session.rest.subscribe(queue.put_nowait)
+        stop = conversation.rest.subscribe(queue.put_nowait)
         sending = asyncio.ensure_future(self._send_updates(session_id, updates, queue))
         try:
-            result = await session.run([user_message(prompt)])
+            result = await conversation.run([user_message(prompt)])
         finally:
             stop()
             queue.put_nowait(None)
@@ -213,15 +213,15 @@ class EditorAgent:
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         """Stop the running turn."""
-        session = self._sessions.get(session_id)
-        if session is not None:
-            await session.interrupt()
+        conversation = self._sessions.get(session_id)
+        if conversation is not None:
+            await conversation.interrupt()
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
         """End a session."""
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            await session.aclose()
+        conversation = self._sessions.pop(session_id, None)
+        if conversation is not None:
+            await conversation.aclose()
         return CloseSessionResponse()
 
     # How
@@ -232,7 +232,7 @@ class EditorAgent:
             raise RuntimeError("no editor is connected")
         return self._client
 
-    def _session(self, session_id: str) -> AgentSession:
+    def _session(self, session_id: str) -> Conversation:
         if session_id not in self._sessions:
             raise RequestError.invalid_params({"sessionId": f"there is no session {session_id}"})
         return self._sessions[session_id]
@@ -249,7 +249,7 @@ class EditorAgent:
 
     async def _reopen(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, session_id: str
-    ) -> AgentSession:
+    ) -> Conversation:
         """Open the earlier session with exactly this id; one that is open is closed first."""
         if self._home is None:
             raise RequestError.method_not_found("session/load")
@@ -262,23 +262,25 @@ class EditorAgent:
         if before is not None and before.running:
             raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
         await self.close_session(session_id)
-        session = self._start(cwd, folders, servers, session_id)
-        modes.restore(session)
-        return session
+        conversation = self._start(cwd, folders, servers, session_id)
+        modes.restore(conversation)
+        return conversation
 
     def _start(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None
-    ) -> AgentSession:
+    ) -> Conversation:
         _check_folders(cwd, folders or ())
         channel = _FormChannel(self) if self._shows_forms else _Channel(self)
         try:
-            session = self._open(SessionRequest(cwd, channel, folders or (), servers or (), resume))
+            conversation = self._open(
+                SessionRequest(cwd, channel, folders or (), servers or (), resume)
+            )
         except ToolrestError as error:
             raise RequestError.invalid_params({"message": str(error)}) from error
-        channel.session_id = session.thread_id
-        self._sessions[session.thread_id] = session
-        open_control(session)
-        return session
+        channel.session_id = conversation.id
+        self._sessions[conversation.id] = conversation
+        open_control(conversation)
+        return conversation
 
     async def _send_updates(
         self, session_id: str, updates: Updates, queue: asyncio.Queue[Any]
@@ -320,8 +322,8 @@ class EditorAgent:
         if not can_show(request):
             return None
         options = permission.options(request)
-        session = self._sessions.get(session_id)
-        found = None if session is None else session.rest.session.registry.get(request.tool)
+        conversation = self._sessions.get(session_id)
+        found = None if conversation is None else conversation.rest.find(request.tool)
         answer = await self._connected.request_permission(
             session_id=session_id,
             tool_call=permission.tool_call(request, None if found is None else found.icon),

@@ -17,7 +17,7 @@ from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve.acp.updates import replayed
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.conversation import Conversation
 
 _PAGE = 50
 
@@ -48,15 +48,14 @@ def _info(row: Summary) -> SessionInfo:
     )
 
 
-def shown(session: AgentSession) -> Iterator[Any]:
+def shown(conversation: Conversation) -> Iterator[Any]:
     """The updates of all that was said, also of what a summary has replaced in the history."""
-    path = session.journal.path
+    path = conversation.journal.path
     lines = lines_of(path) if path is not None else ()
     items = [line[1] for line in lines if line is not None and line[0] == "response_item"]
-    registry = session.rest.session.registry
 
     def icon_of(tool: str) -> Any:
-        found = registry.get(tool)
+        found = conversation.rest.find(tool)
         return "other" if found is None else found.icon
 
-    return replayed(items, session.rest.session.files.cwd, icon_of)
+    return replayed(items, conversation.rest.cwd, icon_of)

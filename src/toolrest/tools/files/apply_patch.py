@@ -239,7 +239,6 @@ class PatchCall(ToolCall):
     def _apply(self, files: OsFiles) -> ToolOutput:
         from toolrest.patch.errors import PatchError
         from toolrest.patch.report.changes import changes
-        from toolrest.patch.report.turn_diff import TurnDiffTracker
         from toolrest.patch.run import PatchOutcome, carry_out
         from toolrest.patch.text import diagnose
 
@@ -262,7 +261,7 @@ class PatchCall(ToolCall):
         listed = ctx.redact_json(listed)
         begin = PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed)
         ctx.emit(begin)
-        diff: TurnDiffTracker = ctx.turn_state.setdefault("diff", TurnDiffTracker(ctx.workspace))
+        diff = ctx.turn_diff()
         diff.watch(plan, files)
         outcome = carry_out(plan, files)
         ctx.emit(

@@ -143,17 +143,9 @@ class ExecCommand(CommandTool):
         if done.result.state == "failed_to_start":
             raise RespondToModel(f"exec_command failed: {done.result.error}")
         if done.result.session_id is not None:
-            outputs_of(ctx)[done.result.session_id] = collector
+            running = (one.session_id for one in ctx.session.runner().sessions.list())
+            ctx.session.open_commands.add(done.result.session_id, collector, running)
         return answer(done, args.max_output_tokens, collector, way_out(ctx))
-
-
-def outputs_of(ctx: Context) -> dict[int, Collector]:
-    """The outputs of commands that still run or were not polled to their end."""
-    outputs: dict[int, Collector] = ctx.state.setdefault("exec_outputs", {})
-    known = {session.session_id for session in ctx.session.runner().sessions.list()}
-    for session_id in outputs.keys() - known:
-        del outputs[session_id]
-    return outputs
 
 
 def answer(done: ExecOutcome, tokens: int, collector: Collector | None, advice: str) -> ToolOutput:

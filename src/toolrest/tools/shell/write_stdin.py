@@ -18,7 +18,7 @@ from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_call import PRIVATE, closed
 from toolrest.tools.shell.command_tool import way_out
-from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer, outputs_of
+from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
 
 if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Judgement
@@ -48,12 +48,6 @@ def as_typed(chars: str) -> str:
         elif char >= " " or char == "\t":
             line.append(char)
     return "\n".join([*lines, "".join(line)])
-
-
-def _pending(args: WriteStdin.Args, ctx: Context) -> str:
-    """The beginning of a line that earlier calls have typed."""
-    lines: dict[int, str] = ctx.state.get("typed", {})
-    return lines.get(args.session_id, "")
 
 
 class WriteStdin(Tool):
@@ -94,11 +88,10 @@ class WriteStdin(Tool):
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and return the output."""
-        collector = outputs_of(ctx).get(args.session_id)
+        command = ctx.session.open_commands.get(args.session_id)
         if args.chars:
-            typed = _pending(args, ctx) + as_typed(args.chars) if args.chars not in _LOOKS else ""
-            lines = ctx.state.setdefault("typed", {})
-            lines[args.session_id] = typed.rpartition("\n")[2][-_MOST_PENDING:]
+            typed = command.line + as_typed(args.chars) if args.chars not in _LOOKS else ""
+            command.line = typed.rpartition("\n")[2][-_MOST_PENDING:]
         # The event belongs to the command, as its begin and end do.
         started_by = ctx.session.runner().sessions.call_of(args.session_id)
         try:
@@ -115,7 +108,7 @@ class WriteStdin(Tool):
                 stdin=ctx.redact(args.chars),
             )
         )
-        return answer(done, args.max_output_tokens, collector, way_out(ctx, "exec_command"))
+        return answer(done, args.max_output_tokens, command.output, way_out(ctx, "exec_command"))
 
 
 class TypingCall(ToolCall):
@@ -144,7 +137,7 @@ class TypingCall(ToolCall):
 
         ctx = self.ctx
         roots = (*ctx.files.writable_roots, *PRIVATE)
-        text = _pending(self.args, ctx) + as_typed(self.args.chars)
+        text = ctx.session.open_commands.get(self.args.session_id).line + as_typed(self.args.chars)
         return judge(text, cwd=ctx.cwd, writable_roots=roots)
 
     def _danger(self) -> str | None:

@@ -26,6 +26,7 @@ from toolrest.tools.web.search_services import (
     Backend,
     Brave,
     Own,
+    SearchFunction,
     SearXNG,
     Tavily,
 )
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from toolrest.config.schema.tools import SearchSettings
     from toolrest.gate.session import Ground
 
-FUNCTION = "web_search.function"
 """The key in the session's state of the user's own search function."""
 NOT_CONFIGURED = (
     "web_search is not configured: set search.backend to searxng (with search.url), brave or "
@@ -117,6 +117,8 @@ class WebSearch(Tool):
 
     def __init__(self, options: SearchOptions | None = None) -> None:
         self.options = options or SearchOptions()
+        self.own: SearchFunction | None = None
+        """The host program's own search, in place of a service."""
         self.hosted: JSONObject = {"external_web_access": self.options.live}
 
     @classmethod
@@ -126,14 +128,14 @@ class WebSearch(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the search service."""
-        backend = self._backend(ctx)
+        backend = self._backend()
         if backend is None or backend.endpoint is None:
             return Effects(connects=("web_search",))
         return Effects(connects=(backend.endpoint.authority,))
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """Judge the search service like any web address: the list of hosts applies to it."""
-        backend = self._backend(ctx)
+        backend = self._backend()
         if backend is None:
             raise RespondToModel(self.options.problem)
         if backend.endpoint is None:
@@ -142,7 +144,7 @@ class WebSearch(Tool):
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Search, filter the results, and mark them as external content."""
-        backend = self._backend(ctx)
+        backend = self._backend()
         if backend is None:
             raise RespondToModel(self.options.problem)
         ctx.emit(WebSearchBegin(call_id=ctx.call_id))
@@ -186,9 +188,8 @@ class WebSearch(Tool):
             return False
         return not allowed.entries or allowed.allows_name(shown.host, shown.port)
 
-    def _backend(self, ctx: Context) -> Backend | None:
-        function = ctx.state.get(FUNCTION)
-        return self.options.backend if function is None else Own(function)
+    def _backend(self) -> Backend | None:
+        return self.options.backend if self.own is None else Own(self.own)
 
     def _web(self, backend: Backend) -> WebOptions:
         """The options with access to the search service; the user chose it, wherever it is."""

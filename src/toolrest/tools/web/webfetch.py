@@ -24,6 +24,8 @@ from toolrest.tools.web.page_text import readable, wrapped
 from toolrest.urls import HttpUrl
 
 if TYPE_CHECKING:
+    from urllib.robotparser import RobotFileParser
+
     from toolrest.config import Settings
     from toolrest.gate.session import Ground
 
@@ -97,6 +99,8 @@ class WebFetch(Tool):
 
     def __init__(self, options: WebOptions | None = None) -> None:
         self.options = options or WebOptions()
+        self._pages: OrderedDict[tuple[str, bool], Document] = OrderedDict()
+        self._robots: dict[str, RobotFileParser] = {}
 
     @classmethod
     def build(cls, ground: Ground) -> Tool:
@@ -133,9 +137,7 @@ class WebFetch(Tool):
         return output
 
     async def _document(self, args: Args, ctx: Context) -> Document:
-        pages: OrderedDict[tuple[str, bool], Document] = ctx.state.setdefault(
-            "webfetch.pages", OrderedDict()
-        )
+        pages = self._pages
         key = (str(_parse(args.url)), args.raw)
         known = pages.get(key)
         if args.start_index and known and time.monotonic() - known.at < _KEPT_SECONDS:
@@ -161,11 +163,38 @@ class WebFetch(Tool):
             return "another host; fetch that address itself if it is wanted"
 
         if self.options.robots:
-            await _check_robots(start, client, ctx)
+            await self._check_robots(start, client)
         page = await client.get(str(start), may_go)
         if self.options.robots and page.url.origin != start.origin:
-            await _check_robots(page.url, client, ctx)
+            await self._check_robots(page.url, client)
         return page
+
+    async def _check_robots(self, url: HttpUrl, client: WebClient) -> None:
+        """Refuse a page that the site's robots.txt forbids; fetched once a session and site."""
+        from urllib.robotparser import RobotFileParser
+
+        known = self._robots
+        rules = known.get(url.origin)
+        if rules is None:
+            if len(known) >= _MOST_ROBOTS:
+                known.clear()
+            page = await client.get(
+                f"{url.origin}/robots.txt",
+                lambda hop: None if hop.host == url.host else "another host",
+            )
+            lines = page.body[:500_000].decode("utf-8", "replace").splitlines()
+            if page.status >= 400:
+                # No such file: no rules. Not for us, or not well: nothing may be read (RFC 9309).
+                closed = page.status in (401, 403) or page.status >= 500
+                lines = ["User-agent: *", "Disallow: /"] if closed else []
+            rules = RobotFileParser()
+            rules.parse(lines)
+            known[url.origin] = rules
+        if not rules.can_fetch(AGENT, str(url)):
+            raise RespondToModel(
+                f"{url.origin}/robots.txt does not let programs read {url.path} "
+                "(web.robots = false ignores it)"
+            )
 
 
 def judge(url: HttpUrl, options: WebOptions, ctx: Context) -> Decision | None:
@@ -190,31 +219,3 @@ def _parse(url: str) -> HttpUrl:
 
 def _read(page: Page, raw: bool) -> tuple[str, str]:
     return readable(page, raw=raw)
-
-
-async def _check_robots(url: HttpUrl, client: WebClient, ctx: Context) -> None:
-    """Refuse a page that the site's robots.txt forbids; fetched once a session and site."""
-    from urllib.robotparser import RobotFileParser
-
-    known: dict[str, RobotFileParser] = ctx.state.setdefault("webfetch.robots", {})
-    rules = known.get(url.origin)
-    if rules is None:
-        if len(known) >= _MOST_ROBOTS:
-            known.clear()
-        page = await client.get(
-            f"{url.origin}/robots.txt",
-            lambda hop: None if hop.host == url.host else "another host",
-        )
-        lines = page.body[:500_000].decode("utf-8", "replace").splitlines()
-        if page.status >= 400:
-            # No such file: no rules. Not for us, or not well: nothing may be read (RFC 9309).
-            closed = page.status in (401, 403) or page.status >= 500
-            lines = ["User-agent: *", "Disallow: /"] if closed else []
-        rules = RobotFileParser()
-        rules.parse(lines)
-        known[url.origin] = rules
-    if not rules.can_fetch(AGENT, str(url)):
-        raise RespondToModel(
-            f"{url.origin}/robots.txt does not let programs read {url.path} "
-            "(web.robots = false ignores it)"
-        )

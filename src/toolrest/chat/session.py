@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import unquote
 
+from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
-from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.history import message
 from toolrest.control.server import ControlServer, open_control
 from toolrest.errors import ToolrestError
@@ -26,7 +26,7 @@ from toolrest.timeline.cells import Cell, NoticeCell, UserCell
 from toolrest.timeline.fold import Timeline
 from toolrest.wire.items.pairing import is_models
 
-Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], AgentSession]
+Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], Conversation]
 """Opens a session: a new one, or the one of this rollout; with these settings changed."""
 Check: TypeAlias = Callable[[Mapping[str, Any]], object]
 """Loads the settings with these changed; ToolrestError says what is wrong with them."""
@@ -58,7 +58,7 @@ class View(Protocol):
         """There is a (new) session."""
 
 
-class Conversation:
+class ChatSession:
     """One session after the other, with one turn at a time."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Conversation:
         self._check = check
         self._do = command
         self._view = view
-        self._session: AgentSession | None = None
+        self._conversation: Conversation | None = None
         self.timeline = Timeline()
         self.changed_settings: dict[str, Any] = {}
         """Settings that were changed in the chat, by their dotted names."""
@@ -94,11 +94,11 @@ class Conversation:
         self._control: ControlServer | None = None
 
     @property
-    def session(self) -> AgentSession:
+    def conversation(self) -> Conversation:
         """The session; there is one from `start` on."""
-        if self._session is None:
+        if self._conversation is None:
             raise RuntimeError("no session is open")
-        return self._session
+        return self._conversation
 
     @property
     def busy(self) -> bool:
@@ -138,7 +138,7 @@ class Conversation:
 
     async def change(self, **settings: Any) -> None:
         """Go on with the same session and other settings; with the old ones if that fails."""
-        path = self.session.journal.path
+        path = self.conversation.journal.path
         before = dict(self.changed_settings)
         if self._check is not None:
             self._check({**before, **settings})  # before anything is ended
@@ -159,26 +159,26 @@ class Conversation:
             self._unsubscribe()
         if self._control is not None:
             self._control.close()  # a session that goes on with other settings has another one
-        await self.session.aclose()
+        await self.conversation.aclose()
 
-    def _use(self, session: AgentSession) -> None:
-        self._session = session
+    def _use(self, conversation: Conversation) -> None:
+        self._conversation = conversation
         self.timeline = Timeline()
-        self._unsubscribe = session.rest.subscribe(self._event)
-        self._control = open_control(session, self)
+        self._unsubscribe = conversation.rest.subscribe(self._event)
+        self._control = open_control(conversation, self)
         self._view.opened()
 
     async def close(self) -> None:
         """End what runs, and the session."""
         await self.interrupt()
-        if self._session is not None:
-            await self._session.aclose()
+        if self._conversation is not None:
+            await self._conversation.aclose()
 
     def say(self, text: str) -> None:
         """Send a message: it begins a turn, or goes to the one that is under way."""
-        if self.busy and self._session is not None and self._session.running:
+        if self.busy and self._conversation is not None and self._conversation.running:
             if (items := self._checked_items(text)) is not None:
-                self._session.say(items)
+                self._conversation.say(items)
                 self.sent.append(text)
         elif self.busy:
             self.queue.append(text)
@@ -193,7 +193,7 @@ class Conversation:
 
     async def undo(self, turn: int) -> list[str]:
         """Take back this turn if it is the last one, and show what was put back."""
-        lines = await session_text.undo(self.session, turn)
+        lines = await session_text.undo(self.conversation, turn)
         self.notice("undo from the browser:\n" + "\n".join(lines))
         return lines
 
@@ -220,10 +220,10 @@ class Conversation:
         """Replace the conversation by a summary."""
         if self.busy:
             self.notice("a turn is under way; Esc interrupts it", "warning")
-        elif not any(is_models(item) for item in self.session.history.items):
+        elif not any(is_models(item) for item in self.conversation.history):
             self.notice("there is nothing to summarise yet")
         else:
-            self._begin(self._turn_of(self.session.compact(note)))
+            self._begin(self._turn_of(self.conversation.compact(note)))
 
     def run_command(self, line: str) -> None:
         """Run a command of the person, through the gate like any other."""
@@ -238,8 +238,8 @@ class Conversation:
         if turn is None or turn.done():
             return
         await asyncio.sleep(0)  # a turn that was begun just now has its first step before its end
-        if self._session is not None and self._session.running:
-            await self._session.interrupt()
+        if self._conversation is not None and self._conversation.running:
+            await self._conversation.interrupt()
         else:
             turn.cancel()
         with suppress(asyncio.CancelledError):
@@ -263,7 +263,7 @@ class Conversation:
         """One turn; without a text, for the messages that came too late for the one before."""
         ran, self._ran = self._ran, []
         self._unread = text, ran
-        self._begin(self._turn_of(self.session.run([*ran, *items])))
+        self._begin(self._turn_of(self.conversation.run([*ran, *items])))
 
     async def _turn_of(self, work: Coroutine[None, None, TurnResult]) -> None:
         result: TurnResult | None = None
@@ -273,7 +273,7 @@ class Conversation:
             self._turn = None
             self._put_back()
             self._view.turn_ended(result)
-        if result.status == "completed" and self.session.has_pending:
+        if result.status == "completed" and self.conversation.has_pending:
             self._run(None)
         elif result.status == "completed":
             self.sent.clear()
@@ -295,11 +295,11 @@ class Conversation:
     async def _command(self, line: str) -> None:
         output = "it was interrupted"
         try:
-            output = (await self.session.rest.call(SHELL, {"cmd": line})).text
+            output = (await self.conversation.rest.call(SHELL, {"cmd": line})).text
         finally:
             self._turn = None
             text = f"{_RAN}{line}\n{output}"
-            self._shown |= {text, self.session.redactor.redact(text)}
+            self._shown |= {text, self.conversation.redactor.redact(text)}
             self._ran.append(message("user", text))
             self._view.turn_ended(None)
         self._next()
@@ -333,7 +333,7 @@ class Conversation:
     def _items(self, text: str) -> Sequence[JSONObject]:
         if isinstance(text, ServersText):
             return prompt_items(str(text))
-        folder = self.session.rest.session.files.cwd
+        folder = self.conversation.rest.cwd
         images = [os.path.join(folder, path) for path in _mentioned(text)]
         return prompt_items(text, [path for path in images if os.path.isfile(path)])
 

@@ -1,26 +1,37 @@
-"""`AgentSession`: a model, its tools and a journal; it runs a prompt to the turn's result."""
+"""`Conversation`: a model, its tools and a journal; it runs a prompt to the turn's result."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias
 
 from toolrest import events
 from toolrest.agent.conversation.answer_form import AnswerForm
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
+from toolrest.agent.conversation.output_type import OutputType
 from toolrest.agent.conversation.preload import WarmUp, machine_of
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
-from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
+from toolrest.agent.conversation.result import (
+    AgentError,
+    Denials,
+    Output,
+    SessionHooks,
+    TurnEnd,
+    TurnResult,
+    end_of,
+)
+from toolrest.agent.conversation.turn_events import TurnEvents
 from toolrest.agent.conversation.usage import Accounting, Budget, difference, fixed_tokens
 from toolrest.agent.history.history import History, interrupted_item, message, own_text
 from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_context
 from toolrest.agent.history.tokens import usage_json
-from toolrest.errors import Fatal, Rejected
+from toolrest.errors import Fatal, Rejected, ToolrestError
 from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
@@ -31,6 +42,8 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.held_calls import HeldCalls
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.subagents.subagents import SubAgents
+    from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.output.redact import Redactor
     from toolrest.gate.session import Shared
 
@@ -40,15 +53,21 @@ StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
 _log = logging.getLogger("toolrest")
 
 
-class AgentSession:
-    """One conversation. Many can live in one process; nothing is shared between them.
+class Conversation(Generic[Output]):
+    """A conversation with a model: turns that remember, typed answers, pending approvals.
 
     ```python
-    async with AgentSession(Toolrest(".", tools=["all"]), model) as agent:
-        result = await agent.run("fix the failing test")
+    async with Agent("openai:gpt-5.5", tools=["files"]).session() as chat:
+        print((await chat.run("What is in README.md?")).text)
     ```
 
-    It owns the Toolrest and (with `owns_model`) the model that it is given, and closes them.
+    `agent.session()` and `open_session` make it, or put it together yourself:
+    `Conversation(Toolrest(".", tools=["all"]), model)`. It owns the Toolrest and (with
+    `owns_model`) the model that it is given, and closes them. Many can live in one process;
+    nothing is shared between them.
+
+    With `raises`, a turn without an answer is an AgentError, as `agent.session()` has it; else
+    the result of the turn says so. `output` is the type of the answers.
     """
 
     def __init__(
@@ -67,11 +86,14 @@ class AgentSession:
         owns_model: bool = True,
         holds_calls: bool = False,
         shares: Shared | None = None,
+        output: OutputType[Output] | None = None,
+        raises: bool = False,
     ) -> None:
         self.rest = rest
+        """The tools of the conversation."""
         self.model = model
         self.journal = journal if journal is not None else NoJournal()
-        self.history = History(history)
+        self.transcript = History(history)
         self.opening = opening if opening is not None else opening_for(rest)
         if instructions is None:
             instructions = base_instructions(rest.settings)
@@ -79,6 +101,8 @@ class AgentSession:
         self.hooks = hooks
         self.agents = agents
         self._owns_model = owns_model
+        self._output: OutputType[Output] = OutputType(str) if output is None else output
+        self._raises = raises
         started_by = None if shares is None else shares.conversation
         above = None if started_by is None else started_by.value
         self.accounting: Accounting = Accounting(
@@ -102,7 +126,7 @@ class AgentSession:
         self.held = self._held_calls() if holds_calls else None
         """Calls that wait for an approval; None where the model gets a denial instead."""
         self.server_has_answered = False  # whether the model's server has ever answered
-        self._pending: deque[JSONObject] = deque()
+        self._added: deque[JSONObject] = deque()
         self.takes_messages = False  # whether the model will read what is said to the turn
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
@@ -139,9 +163,19 @@ class AgentSession:
     # Talking
 
     @property
-    def thread_id(self) -> str:
-        """The session's id, for resuming it."""
+    def id(self) -> str:
+        """The session's id, for resuming or forking it."""
         return self.rest.session_id
+
+    @property
+    def history(self) -> list[JSONObject]:
+        """All messages, calls and outputs so far, as items of the Responses API."""
+        return list(self.transcript.items)
+
+    @property
+    def pending(self) -> list[PendingApproval]:
+        """The approvals that the last turn waits for (`on_ask="defer"`), the oldest first."""
+        return [] if self.held is None else self.held.pending
 
     @property
     def running(self) -> bool:
@@ -155,25 +189,45 @@ class AgentSession:
         budget: Budget | None = None,
         output_schema: JSONObject | None = None,
         form: AnswerForm | None = None,
-    ) -> TurnResult:
-        """Run one turn to its end. Failures come back in the result; the session stays usable.
+    ) -> TurnResult[Output]:
+        """Run one turn to its end. Without an answer it fails, and the conversation stays usable.
 
-        An answer that does not meet `output_schema` (or `form`) goes back to the model; after the
-        last retry the turn fails as `schema_unmet`.
-
-        Cancelling the task that waits here records an interrupted turn and then cancels.
+        It fails by AgentError where the conversation `raises`, else in the result's status.
+        An answer that is not of the conversation's `output` type, or does not meet `output_schema`
+        (or `form`), goes back to the model with what is wrong; after the last retry the turn fails
+        as `schema_unmet`. With `on_ask="defer"` the status may be `pending`: the turn goes on with
+        `resume`. Cancelling the task that waits here records an interrupted turn and then cancels.
         """
-        if form is None and output_schema is not None:
+        output: OutputType[Any] = self._output
+        if output_schema is not None and form is None:
             form = AnswerForm.of_schema(output_schema)
-        loop = Loop(self, budget or Budget.of(self.rest.settings), form)
-        return await self._run(loop, lambda: self._begin_turn(loop, prompt))
+        if form is not None:
+            output = OutputType(str)
+        loop = Loop(self, budget or Budget.of(self.rest.settings), form or output.form)
+        result = await self._run(loop, lambda: self._begin_turn(loop, prompt))
+        return self._answered(result, output)
 
-    async def compact(self, note: str = "") -> TurnResult:
+    async def resume(
+        self, pending: PendingApproval, answer: ReviewDecision = "approved", note: str = ""
+    ) -> TurnResult[Output]:
+        """Answer a pending approval; once none is left, the turn goes on to its answer.
+
+        Also in another process than the one that asked. A call is run at most once; PendingError
+        has the reason when the approval cannot be used.
+        """
+        if self.held is None:
+            raise ToolrestError('this session keeps no pending approvals: use on_ask="defer"')
+        await self.held.resume(pending, answer, note)
+        if self.held:
+            return self.held.result()
+        return await self.run([])
+
+    async def compact(self, note: str = "") -> TurnResult[Any]:
         """Replace the conversation by a summary now; `note` says what it should keep."""
         loop = Loop(self, Budget.of(self.rest.settings))
         return await self._run(loop, lambda: loop.compact(note))
 
-    async def _run(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnResult:
+    async def _run(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnResult[Any]:
         if self._task is not None:
             raise RuntimeError("a turn is running; add to it with say(), or await its end")
         denials = Denials()
@@ -198,23 +252,21 @@ class AgentSession:
             raise asyncio.CancelledError
         return result
 
-    async def stream(self, prompt: Prompt, **options: object) -> AsyncIterator[Event]:
-        """The events of one turn as they happen; the last is a `TaskComplete`."""
-        events = self.rest.events()
-        turn = asyncio.ensure_future(self.run(prompt, **options))  # type: ignore[arg-type]
-        try:
-            async for event in events:
-                yield event
-                if isinstance(event, TaskComplete):
-                    break
-        finally:
-            if not turn.done():
-                await self.interrupt()
-            await turn
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        budget: Budget | None = None,
+        output_schema: JSONObject | None = None,
+    ) -> TurnEvents[Output]:
+        """The events of one turn: `async with chat.stream("…") as events: async for event in …`."""
+        return TurnEvents(
+            self, lambda: self.run(prompt, budget=budget, output_schema=output_schema)
+        )
 
     def say(self, prompt: Prompt) -> None:
         """Add a message to the running turn; the model gets it with its next request."""
-        self._pending.extend(_messages(prompt))
+        self._added.extend(_messages(prompt))
 
     async def interrupt(self, reason: StopReason = "interrupted") -> None:
         """End the running turn; every call that runs gets its output. Without one, do nothing."""
@@ -260,7 +312,16 @@ class AgentSession:
             return TurnEnd("budget", "timeout", "the time limit was reached", loop.text)
         return TurnEnd("interrupted", why, "the turn was stopped", loop.text)
 
-    def _result(self, end: TurnEnd, budget: Budget, denials: Denials) -> TurnResult:
+    def _answered(self, result: TurnResult[Any], output: OutputType[Any]) -> TurnResult[Output]:
+        """The result with its answer; AgentError without one, where the conversation raises."""
+        result.pending = self.pending
+        if result.status == "completed":
+            result._output = output.read(result.text)
+        elif self._raises and result.status != "pending":
+            raise AgentError(result, result.error or f"the run was {result.status}")
+        return result
+
+    def _result(self, end: TurnEnd, budget: Budget, denials: Denials) -> TurnResult[Any]:
         self.emit(
             TaskComplete(
                 status=end.status,
@@ -276,8 +337,22 @@ class AgentSession:
         refused = denials.to_json()
         return TurnResult(
             end.status, end.reason, text, error, self.accounting.turn, refused, budget.turns,
-            budget.tool_calls,
+            budget.tool_calls, session_id=self.id,
         )  # fmt: skip
+
+    # Former names (0.2)
+
+    @property
+    def thread_id(self) -> str:
+        """The session's id. Deprecated: `id`."""
+        _warn("Conversation.thread_id is Conversation.id now")
+        return self.id
+
+    @property
+    def session(self) -> Conversation[Output]:
+        """The conversation itself. Deprecated: there is no session inside of it any more."""
+        _warn("Conversation.session is the Conversation itself now")
+        return self
 
     # For the loop
 
@@ -293,7 +368,7 @@ class AgentSession:
     def record(self, item: JSONObject) -> None:
         """Add an item to the history and the journal; Fatal when that cannot be written."""
         text = dumps(item)
-        self.history.append(item, text)
+        self.transcript.append(item, text)
         self.journal.write_text("response_item", text, item)
 
     def begin(self, messages: Sequence[JSONObject], turn_id: str) -> None:
@@ -301,11 +376,11 @@ class AgentSession:
         while self.warnings:
             self.emit(events.Warning(message=self.warnings.pop(0)))
         self.close_open_calls()
-        news = self.opening.news(self.history) if not self._opened else []
+        news = self.opening.news(self.transcript) if not self._opened else []
         for item in news:
             self.record(item)
         self._opened = True
-        cwd = self.rest.session.files.cwd
+        cwd = self.rest.cwd
         settings, model = self.rest.settings, self.model.name
         self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
         for item in messages:
@@ -320,18 +395,18 @@ class AgentSession:
         """Record an output for calls that a crash interrupted. None of them is run again."""
         if self.held is not None:
             self.held.skip()
-        for call in self.history.open_calls():
+        for call in self.transcript.open_calls():
             self.record(interrupted_item(call))
 
     @property
     def has_pending(self) -> bool:
         """Whether messages were added to the running turn."""
-        return bool(self._pending)
+        return bool(self._added)
 
     def take_pending(self) -> None:
         """Record the messages that were added to the running turn."""
-        while self._pending:
-            self._record_user_item(self._pending.popleft())
+        while self._added:
+            self._record_user_item(self._added.popleft())
 
     def request(
         self,
@@ -346,11 +421,11 @@ class AgentSession:
         settings = self.rest.settings
         return ModelRequest(
             model=self.model.name,
-            items=self.history.items if items is None else items,
+            items=self.transcript.items if items is None else items,
             instructions=self.instructions,
             tools=() if plain else self.rest.offered(self.model.wire),
             parallel_tool_calls=not plain and self.rest.config.family.parallel,
-            session_id=self.thread_id,
+            session_id=self.id,
             turn_id=turn_id,
             output_schema=schema,
             reasoning_effort=settings.model_reasoning_effort,
@@ -371,7 +446,7 @@ class AgentSession:
         if self.rest.settings.model_context_window is None:  # else the server may know better
             self.accounting.window = self.model.context_window or self.accounting.window
         self.accounting.last = usage or Usage()
-        self.history.replied()
+        self.transcript.replied()
         self.count(usage)
 
     @property
@@ -382,18 +457,22 @@ class AgentSession:
     @property
     def tokens(self) -> int:
         """An estimate of the tokens of the next request."""
-        return self.accounting.tokens(self.history)
+        return self.accounting.tokens(self.transcript)
 
     def is_full(self) -> bool:
         """Whether the history has to be compacted."""
-        return self.accounting.is_full(self.history)
+        return self.accounting.is_full(self.transcript)
 
     def replace(self, items: list[JSONObject], summary: str) -> None:
         """Go on from these items instead of the history so far."""
-        self.history.replace(items)
+        self.transcript.replace(items)
         self.accounting.last = Usage()
         self.journal.write("compacted", {"message": summary, "replacement_history": items})
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:
     return [message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, DeprecationWarning, stacklevel=3)

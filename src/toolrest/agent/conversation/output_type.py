@@ -19,8 +19,9 @@ class OutputType(Generic[Out]):
     What is no JSON object is asked for as `{"result": …}`, because model APIs take only objects.
     """
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: Any, retries: int = 2) -> None:
         self._kind = kind
+        self._retries = retries
 
     @property
     def is_text(self) -> bool:
@@ -51,9 +52,12 @@ class OutputType(Generic[Out]):
         wrapped: JSONObject = _closed({"type": "object", "properties": {_ONLY: schema}})
         return wrapped | ({"$defs": definitions} if definitions else {})
 
-    def form(self, retries: int) -> AnswerForm | None:
-        """The form of the answer, sent back up to so many times; None for text."""
-        return None if self.schema is None else AnswerForm(self.schema, self._problems, retries)
+    @property
+    def form(self) -> AnswerForm | None:
+        """The form of the answer, sent back up to `retries` times; None for text."""
+        if self.schema is None:
+            return None
+        return AnswerForm(self.schema, self._problems, self._retries)
 
     def _problems(self, text: str) -> str | None:
         try:
