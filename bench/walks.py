@@ -1,9 +1,10 @@
 """The walk of a call through the source: how many functions, files and rooms a reader passes.
 
 Every Python call inside `toolrest` is recorded with sys.setprofile (coroutine resumptions count);
-comprehensions and lambdas are left out. The first answer warms up, the
-second is counted. `read_file`, an `exec_command` that the sandbox denies and that is then approved
-to run outside, `apply_patch`, and a tool of an MCP server.
+comprehensions and lambdas are left out. The first answer warms up, the second is counted; printed
+is the median of nine runs, since one in which something came a millisecond later has some forty
+calls more. `read_file`, an `exec_command` that the sandbox denies and that is then approved to run
+outside, `apply_patch`, and a tool of an MCP server.
 
     python bench/walks.py [read|exec|patch|mcp]
 """
@@ -14,6 +15,7 @@ import asyncio
 import collections
 import itertools
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from toolrest import Toolrest
 
 ROOT = str(Path(toolrest.__file__).parent) + "/"
 NAMELESS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<lambda>", "<setcomp>", "<module>")
+RUNS = 9
 PATCH = "*** Begin Patch\n*** Update File: b.txt\n@@\n-%s\n+%s\n two\n*** End Patch\n"
 SERVER = """
 from mcp.server.mcpserver import MCPServer
@@ -50,16 +53,27 @@ def changes(names: list[str]) -> int:
     return sum(a != b for a, b in itertools.pairwise(names))
 
 
-def summary(name: str) -> None:
+def counts() -> dict[str, Any]:
     kept = [c for c in calls if not c[1].endswith(NAMELESS)]
     files = [file for file, _ in kept]
     rooms = [file.split("/")[0] for file in files]
     per_room = collections.Counter(file.split("/")[0] for file in set(files))
-    print(
-        f"{name:5} {len(kept):5} calls, {len(set(kept)):4} functions, {len(set(files)):3} files, "
-        f"{len(set(rooms)):2} rooms, {changes(rooms):3} room and {changes(files):3} file changes"
-    )
-    print("      files a room: " + ", ".join(f"{room} {n}" for room, n in per_room.most_common()))
+    return {
+        "calls": len(kept),
+        "functions": len(set(kept)),
+        "files": len(set(files)),
+        "rooms": len(set(rooms)),
+        "room changes": changes(rooms),
+        "file changes": changes(files),
+        "files a room": per_room.most_common(),
+    }
+
+
+def show(name: str, runs: list[dict[str, Any]]) -> None:
+    median = {key: statistics.median_low(run[key] for run in runs) for key in runs[0]}
+    middle = next(run for run in runs if run["files"] == median["files"])["files a room"]
+    print(f"{name:5} " + ", ".join(f"{median[key]} {key}" for key in list(median)[:-1]))
+    print("      files a room: " + ", ".join(f"{room} {n}" for room, n in middle), flush=True)
 
 
 def reply(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +91,7 @@ async def walk(name: str, rest: Toolrest, first: dict[str, Any], second: dict[st
     sys.setprofile(None)
     recording.clear()
     assert EXPECTED[name] in str(outputs), outputs
-    summary(name)
+    print(json.dumps(counts()))
 
 
 async def measure(which: str, folder: Path) -> None:
@@ -121,7 +135,9 @@ async def measure(which: str, folder: Path) -> None:
 def main() -> None:
     if len(sys.argv) == 1:  # a process for each: what one has loaded would shorten the next
         for which in ("read", "exec", "patch", "mcp"):
-            subprocess.run([sys.executable, __file__, which], check=True)
+            command = [sys.executable, __file__, which]
+            done = [subprocess.run(command, check=True, stdout=-1) for _ in range(RUNS)]
+            show(which, [json.loads(run.stdout) for run in done])
         return
     del sys.path[0]  # bench/mcp.py is not the package mcp
     threading.setprofile(profile)  # before any worker thread starts

@@ -20,7 +20,7 @@ _PROBE = "runs a backend's launcher once, with -I -S, in a folder of ours"
 _OWN_FOLDER = "a new name in a folder of ours, which is hidden from tools"
 _JOURNAL = "the journal's own method of that name"
 ALLOWED = {
-    ("agent/conversation/session.py", "write_text"): _JOURNAL,
+    ("agent/conversation/conversation.py", "write_text"): _JOURNAL,
     ("agent/history/journal.py", "write_text"): _JOURNAL,
     ("agent/setup/tools.py", "distributions"): "entry points, of folders that no root covers",
     ("batch/child.py", "create_subprocess_exec"): "one exec a task, with -P, in our home",

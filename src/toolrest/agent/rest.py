@@ -278,9 +278,9 @@ class Toolrest:
         """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
         from toolrest.tools.web.web_search import WebSearch
 
-        for tool in self.session.registry.known():
-            if isinstance(tool, WebSearch):
-                tool.own = function
+        tool = self.session.registry.get("web_search")
+        if isinstance(tool, WebSearch):
+            tool.own = function
 
     def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.

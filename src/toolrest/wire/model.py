@@ -204,6 +204,11 @@ ModelEvent: TypeAlias = (
 class Model(Protocol):
     """A model. Implementations: the three wires, and the scripted one for tests.
 
+    It must end each reply with one `Completed` or raise ModelError, yield an item as done only
+    when all of it has come, and stop when the iterator is closed. It must not run tools, keep a
+    history or show its key in an error. Not promised: that text comes before `ItemDone`, that
+    usage is known, or that two requests at once are answered in order.
+
     `context_window` is None when it is not known. `stream_max_retries` is how often the caller
     should rebuild its request from the history, wait `retry_delay` and ask again after a
     `ModelError` that is `retryable`: items that were done before the break stay in the history.

@@ -170,6 +170,13 @@ class Review:
 Answers: TypeAlias = "ReviewDecision | Choice | Review | bool | Mapping[str, Any] | str | None"
 """An approver's answer; None: it cannot ask about this call."""
 Approver: TypeAlias = "Callable[[ApprovalRequest], Answers | Awaitable[Answers]]"
+"""Answers one request after the other, or several at once: `on_ask=`.
+
+It must answer what the request says and nothing wider: a scope counts only where it is among the
+request's choices. It must not run the call or change its arguments; an exception or an answer of
+another kind is a denial. Not promised: the order of requests, or that an answer is still needed
+when it comes (the turn may have ended, another front end may have answered).
+"""
 
 
 def read_answer(value: object) -> Review | None:

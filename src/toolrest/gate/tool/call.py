@@ -43,7 +43,15 @@ class ToolQuestion(Struct, frozen=True):
 
 
 class ToolCall:
-    """One call, understood: its tool, typed arguments, effects and their risk."""
+    """One call, understood: its tool, typed arguments, effects and their risk.
+
+    The gate asks it, in this order: `prepare` when its turn has come, `decide`, `question` if a
+    person is asked, `run`; `again` begins another one in its place. It must name all effects when
+    it is begun or in `prepare`, raise RespondToModel for a call that cannot work, and end when it
+    is cancelled. It must not start or change anything before `run`, ask anybody, cut or redact
+    its output. Not promised: that it is run at all, on which thread it is begun, or that what it
+    found in `prepare` still holds in `run`; what must, `run` compares and raises `Changed`.
+    """
 
     tool: Tool
     effects: Effects

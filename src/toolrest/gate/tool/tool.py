@@ -66,6 +66,11 @@ class Tool:
     something on the way returns its own `ToolCall` from `begin` instead. A freeform tool
     (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was checked against
     `grammar` and by `check`. Calls of a tool that does not declare its effects run alone and ask.
+
+    It must name what a call touches before the call runs, open files through `ctx` and keep
+    nothing of one call on itself: a session has one object of it for all. It must not ask for
+    approval, choose a sandbox or shorten its output: that is the gate's. Not promised: the thread
+    that `effects` and `begin` run on, or that a call of one turn comes before one of the next.
     """
 
     name: str = ""

@@ -57,7 +57,11 @@ class PreparedCommand(Struct, frozen=True):
 
 
 class Engine(Protocol):
-    """Confines command after command, for one policy.
+    """Confines command after command, for one policy: a box.
+
+    It must enforce what its row of CONTROLS says it does, refuse a command where it cannot, and
+    leave nothing of a command behind once `release` was called. It must not ask, decide or read
+    the command line. Not promised: that two commands see the same processes or temporary files.
 
     What an engine keeps between commands (a container, a machine) it starts with the first
     command, or ahead of it, and ends in `close`. Should this process be killed, that must end by
