@@ -20,6 +20,7 @@ from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
 from toolrest.running.refused import Refused, RefusedConnections
 from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOptions
+from toolrest.sandbox.backends.engine import is_weak
 from toolrest.sandbox.backends.launcher import disturbed
 from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.denial import blocked_words
@@ -140,6 +141,20 @@ class Enclosure:
                 vm=self._confinement.vm,
             )
         return self._box
+
+    async def is_weak(self) -> bool:
+        """Whether commands run in a weak sandbox: protected names are watched there, not held.
+
+        Finds the kind of sandbox if no command has needed one yet; False where none works.
+        """
+        if not self.is_confined or self.is_external:
+            return False
+        await self.open_network()
+        try:
+            probe, _ = await asyncio.to_thread(self.sandbox.choose)
+        except SandboxUnavailable:
+            return False
+        return is_weak(probe.controls)
 
     async def open_network(self) -> None:
         """Start the proxy of a network allow list, which the first command needs."""
