@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -151,8 +152,18 @@ def escape(words: str) -> str:
     return words.replace("|", "\\|")
 
 
+def only_promised(node: ast.ClassDef) -> ast.ClassDef:
+    """A Context with what its part of docs/tools.md names; the rest is not promised."""
+    manual = (SOURCE.parents[1] / "docs" / "tools.md").read_text()
+    named = re.findall(r"\w+", manual.split("## The Context")[1].split("\n## ")[0])
+    body = [each for each in node.body if getattr(each, "name", "") in named]
+    return ast.ClassDef(**{**vars(node), "body": [node.body[0], *body]})
+
+
 def class_part(node: ast.ClassDef) -> list[str]:
     """A class: how it is made, what it is, its values and its methods."""
+    if node.name == "Context":
+        node = only_promised(node)
     methods = [
         each
         for each in node.body

@@ -62,12 +62,11 @@ class NamedTools:
 
     def __call__(self, tool: Tool) -> bool:
         """Whether a tool is offered."""
-        return (
-            self.everything
-            or tool in self._added
-            or tool.group in self._groups
-            or not self.names.isdisjoint((tool.name, *tool.aliases))
-        )
+        return self.everything or tool in self._added or self.names_it(tool)
+
+    def names_it(self, tool: Tool) -> bool:
+        """Whether it was named, or its group."""
+        return tool.group in self._groups or not self.names.isdisjoint((tool.name, *tool.aliases))
 
     def check(self, registry: Registry) -> None:
         """Raise ToolDefinitionError for a name that means no tool of this session."""

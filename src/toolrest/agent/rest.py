@@ -121,12 +121,14 @@ class Toolrest:
         """Messages about the user's own tools that were left out."""
         self._add_own(() if tools is None or named is None else named.own, override)
         self._add_dynamic(list(dynamic_tools), on_dynamic_call)
-        if config.from_files and (shares is None or shares.offers is None):
-            self._add_users(offered=tools is None)
+        is_child = shares is not None and shares.offers is not None
+        if config.from_files and not is_child:
+            self._add_users(None if tools is None else named)
         if named is not None:
             named.check(self.session.registry)
-        own_names = (name for tool in self._own() for name in (tool.name, *tool.aliases))
-        check_names(self.settings, own_names)
+        if not is_child:  # which gets its parent's tools, and settings that the parent has checked
+            own_names = (name for tool in self._own() for name in (tool.name, *tool.aliases))
+            check_names(self.settings, own_names)
 
     def _config_of(
         self,
@@ -156,13 +158,14 @@ class Toolrest:
         for tool in add_dynamic_tools(self.session.registry, tools, self._dynamic):
             self.add_tool(tool, override=True, approved=False)
 
-    def _add_users(self, *, offered: bool) -> None:
+    def _add_users(self, named: NamedTools | None) -> None:
         """Add the user's own tools; those that the host program does not name are not offered."""
         for tool in user_tools(self.config.home, self.warnings):
             try:
-                if offered or not self._is_on(tool):
+                if named is None or named.names_it(tool) or not self._is_on(tool):
                     self.add_tool(tool, approved=False)
                 else:
+                    tool.offered = False
                     self.session.registry.add(tool)
             except ToolDefinitionError as error:
                 self.warnings.append(f"tool {tool.name} is left out: {error}")

@@ -97,7 +97,8 @@ def _is_same(before: os.stat_result | None, now: os.stat_result | None) -> bool:
         return before is now
     if stat.S_ISDIR(before.st_mode):
         return stat.S_ISDIR(now.st_mode)
-    return identity(before) == identity(now)
+    # A name more for the same file: writing this one would part them.
+    return identity(before) == identity(now) and before.st_nlink == now.st_nlink
 
 
 def plan(

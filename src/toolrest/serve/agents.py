@@ -54,8 +54,6 @@ def editor_agent(agent: Agent[Any]) -> EditorAgent:
     from toolrest.serve.acp.agent import EditorAgent
 
     def open_session(request: SessionRequest) -> Conversation[Any]:
-        return agent.session(
-            resume=request.resume, on_ask=request.on_ask, workspace=request.cwd, raises=False
-        )
+        return agent.open_for_person(request.resume, request.on_ask, request.cwd)
 
     return EditorAgent(open_session, home=agent.home)

@@ -550,3 +550,11 @@ async def test_declared_effects_of_a_passed_function_are_judged_as_ever(tmp_path
         output = await rest.call("send")
     assert output.failure is not None
     assert output.failure.kind == "approval_denied"
+
+
+async def test_a_conversation_that_a_person_reads_has_text_answers(tmp_path: Path) -> None:
+    """Failed before: an editor's session asked the model for the agent's typed answer."""
+    agent = Agent(ScriptedModel(["four"]), workspace=tmp_path, output_type=int)
+    async with agent.open_for_person() as chat:
+        result = await chat.run("2 + 2?")
+    assert (result.status, result.text, result.output) == ("completed", "four", "four")

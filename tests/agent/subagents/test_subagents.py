@@ -17,7 +17,7 @@ from tests.clock import Clock
 from toolrest import Conversation, Toolrest
 from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
-from toolrest.config.loader import default_config
+from toolrest.config.loader import default_config, load
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.gate.tool.decorator import tool
 from toolrest.items import ToolOutput
@@ -442,3 +442,41 @@ async def test_the_users_hooks_hold_for_a_childs_calls(parent: Make, workspace: 
     agent_id = await spawn(rest, "make a file")
     await wait(rest, agent_id)
     assert not (workspace / "by_child").exists()
+
+
+OWN_TOOL = """
+from toolrest import tool
+
+@tool
+def lookup(q: str) -> str:
+    "Look up."
+    return q
+"""
+
+
+def add_own_tool(home: Path) -> None:
+    (home / "tools").mkdir(0o700, parents=True)
+    (home / "tools" / "mine.py").write_text(OWN_TOOL)
+
+
+async def test_settings_that_name_a_tool_of_the_users_home(
+    workspace: Path, toolrest_home: Path
+) -> None:
+    """Failed before: the child did not have the parent's tools yet when it checked the name."""
+    add_own_tool(toolrest_home)
+    (toolrest_home / "config.toml").write_text('[tools]\ndisabled = ["lookup"]\n')
+    config = load(workspace=workspace)
+    rest = Toolrest(workspace, config=config, on_ask="deny")
+    agents = delegate(rest, lambda _: ScriptedModel(["done"]), environ={"PATH": "/usr/bin:/bin"})
+    async with Conversation(rest, ScriptedModel([]), agents=agents):
+        await spawn(rest)
+
+
+async def test_all_built_in_tools_are_not_those_of_the_users_home(
+    workspace: Path, toolrest_home: Path
+) -> None:
+    """Failed before: `tools=["all"]` offered them."""
+    add_own_tool(toolrest_home)
+    for named, offered in ((["all"], False), (["lookup"], True), (["user"], True), (None, True)):
+        async with Toolrest(workspace, config=load(workspace=workspace), tools=named) as rest:
+            assert ("lookup" in {tool.name for tool in rest.tools}) == offered, named

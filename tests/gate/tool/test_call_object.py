@@ -118,3 +118,38 @@ async def test_an_instance_with_a_hook_that_nobody_would_ask_is_refused(tmp_path
     tool.prepare = lambda *_: None  # type: ignore[attr-defined]
     with pytest.raises(ToolDefinitionError, match="build defines prepare"):
         Toolrest(tmp_path, tools=[tool])
+
+
+@pytest.mark.parametrize("name", ["effects", "decide", "run"])
+def test_a_subclass_cannot_say_what_the_calls_of_its_base_decide(name: str) -> None:
+    """Failed before: the base's calls answer themselves, so the method silently did not count."""
+    with pytest.raises(ToolDefinitionError, match=f"Careful defines {name}, .* `begin`"):
+        type("Careful", (Build,), {name: lambda *_: None})
+    type("Whole", (Build,), {name: lambda *_: None, "begin": Build.begin})
+
+
+async def test_an_approval_does_not_outlive_a_change_of_the_same_object(tmp_path: Path) -> None:
+    """Failed before: `again` may return the call itself, which kept its approval."""
+
+    class Same(BuildCall):
+        def again(self, changed: Changed) -> ToolCall:
+            return self
+
+    class Again(Build):
+        def begin(self, args: Any, ctx: Context) -> ToolCall:
+            self.begun.append(Same(self, args, ctx, MAKE))
+            return self.begun[-1]
+
+        def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+            return Decision(Answer.ALLOW if self.begun[0].plan > 1 else Answer.ASK, "mine")
+
+    def work(call: BuildCall) -> str:
+        if call.plan == 1:
+            raise Changed("the Makefile is another one")
+        if not call.ctx.outside:
+            raise SandboxDenied("the sandbox blocked it")
+        return "built outside"
+
+    text, asked = await build(tmp_path, Again(work), "untrusted")
+    assert text == "built outside"
+    assert [bool(request.retry_reason) for request in asked] == [False, True]

@@ -305,3 +305,41 @@ async def test_no_folder_stays_open_after_patches(tmp_path: Path) -> None:
             await rest.call("apply_patch", {"input": "*** Begin Patch\n*** Delete File: none"})
         assert (tmp_path / "sub" / "5").exists()
         assert held() == before
+
+
+async def test_a_file_that_appeared_while_the_approver_thought_is_asked_about(
+    tmp_path: Path,
+) -> None:
+    """Failed before: the person's own new file was replaced by the added one, unasked."""
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        (tmp_path / "new.txt").write_text("the person's own\n")
+        return len(asked) == 1
+
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
+    async with Toolrest(
+        tmp_path, tools=["all"], approval_policy="untrusted", on_ask=approver
+    ) as rest:
+        await rest.call("apply_patch", patch)
+    assert len(asked) == 2
+    assert "new.txt is not what it was" in asked[1].reason
+    assert (tmp_path / "new.txt").read_text() == "the person's own\n"
+
+
+async def test_a_hard_link_made_while_the_approver_thought_stays_one(tmp_path: Path) -> None:
+    """Failed before: the plan was from before the link, and the file was replaced."""
+    file, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    file.write_text("one\n")
+
+    def approver(request: ApprovalRequest) -> bool:
+        other.hardlink_to(file)
+        return True
+
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\n"
+    async with Toolrest(
+        tmp_path, tools=["all"], approval_policy="untrusted", on_ask=approver
+    ) as rest:
+        await rest.call("apply_patch", patch)
+    assert (file.read_text(), other.read_text()) == ("two\n", "two\n")

@@ -161,3 +161,17 @@ async def test_a_person_may_still_approve_it(work: Path) -> None:
     assert output.failure is None, output.text
     assert (work / ".vscode/tasks.json").read_text() == "{}\n"
     assert ".vscode is protected" in asked[0]
+
+
+@pytest.mark.needs("namespaces")
+async def test_no_advice_to_leave_the_sandbox_where_that_would_be_refused(work: Path) -> None:
+    """Failed before: a session in read-only mode was told to ask for what it then refused."""
+    (work / ".env").write_text("A=tops")
+    async with Toolrest(workspace=work, tools=["all"], on_ask=lambda _: True) as rest:
+        before = await rest.call("shell_command", {"command": "grep -r zzz ."})
+        rest.session.mode.choose("read-only")
+        after = await rest.call("shell_command", {"command": "grep -r zzz ."})
+    assert "[toolrest] the sandbox" in before.text
+    assert "require_escalated" in before.text
+    assert "[toolrest] the sandbox" in after.text
+    assert "require_escalated" not in after.text

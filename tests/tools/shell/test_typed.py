@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolrest import ApprovalRequest, Toolrest
-from toolrest.items import ToolOutput
+from toolrest.items import FunctionCall, ToolOutput
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,26 @@ async def test_a_line_may_be_typed_in_several_calls(work: Path) -> None:
         ):
             await rest.call("write_stdin", {"session_id": session, "chars": chars})
             assert len(asked) == questions, chars
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_line_may_be_typed_in_several_calls_of_one_reply(work: Path) -> None:
+    """Failed before: the second was judged when it came, before the first had been typed."""
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    async with Toolrest(workspace=work, tools=["all"], on_ask=approver) as rest:
+        session = await started(rest, "cat")
+        async with rest.turn() as turn:
+            for number, chars in enumerate(("", "rm -r", "f ~\n")):
+                arguments = {"session_id": session, "chars": chars, "yield_time_ms": 250}
+                turn.start(FunctionCall(f"c{number}", "write_stdin", json.dumps(arguments)))
+            outputs = await turn.answers()
+        assert len(asked) == 1
+        assert [answered.output.failed for answered in outputs] == [False, False, True]
 
 
 async def test_a_hidden_file_is_not_named_in_full_access(work: Path) -> None:

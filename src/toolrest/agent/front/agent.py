@@ -185,7 +185,8 @@ class Agent(Generic[Out]):
         workspace: str | os.PathLike[str] | None = None,
         shares: Shared | None = None,
         raises: bool = True,
-    ) -> Conversation[Out]:
+        output: OutputType[Any] | None = None,
+    ) -> Conversation[Any]:
         self._check(deps)
         path = None
         if resume or fork:
@@ -207,8 +208,22 @@ class Agent(Generic[Out]):
             owns_model=self._model is None,
             holds_calls=True,
             shares=shares,
-            output=self._output,
+            output=self._output if output is None else output,
             raises=raises,
+        )
+
+    def open_for_person(
+        self,
+        resume: str | None = None,
+        on_ask: OnAsk | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+    ) -> Conversation[str]:
+        """A conversation that a person reads: its answers are text, whatever `output_type` is.
+
+        A turn without an answer is no error; its result says so.
+        """
+        return self._open(
+            resume, on_ask=on_ask, workspace=workspace, raises=False, output=OutputType(str)
         )
 
     def _check(self, deps: Any) -> None:

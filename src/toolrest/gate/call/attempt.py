@@ -66,9 +66,9 @@ async def attempt(walk: Walk, call: ToolCall) -> ToolOutput:
             raise
         return timed_out(tool, seconds, LEFT_BEHIND)
     finally:
-        call.ctx.end_output()
         deadline.stop()
         walk.deadline = None
+        call.ctx.end_output()
 
 
 async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ToolCall) -> ToolOutput:

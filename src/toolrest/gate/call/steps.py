@@ -44,6 +44,7 @@ async def take_steps(walk: Walk) -> ToolOutput:
         await call.prepare()
         if call.effects != before:
             await walk.place.change(call.effects)
+        call.approved = False
         decision = _judge(walk, call, changed)
         if decision.verdict == Answer.ASK:
             from toolrest.gate.call.ask import ask  # only where something is asked
@@ -69,6 +70,7 @@ def _judge(walk: Walk, call: ToolCall, changed: str) -> Decision:
     """Allow, ask or deny, and announce it; a denial is raised."""
     walk.decided = True
     decision = judge(walk, call)
+    walk.looping = decision.rule == "loop"
     if changed:
         reason = f"{changed}; {decision.reason}" if decision.reason else changed
         decision = replace(decision, reason=reason)

@@ -12,6 +12,10 @@
 8. The session's mode: in read-only mode nothing changes anything (`ModeLimit`).
 
 Each step takes the decision so far. A denial is final: no later step lifts it.
+
+A call that cannot work, or that asks for what its mode never gives, is refused before it comes here
+(`begin` and `prepare` of its ToolCall, `FilesRead.refuse_stale`). After it was decided here, `ask`
+hands a question to the approver, and `may_leave` asks once more where the sandbox blocked the call.
 """
 
 from __future__ import annotations
@@ -39,7 +43,6 @@ def judge(walk: Walk, call: ToolCall) -> Decision:
     if not call.tool.polling:
         refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.mutating)
         if refusal is not None:
-            walk.looping = True
             return Decision(Answer.DENY, "loop", refusal)
     decision = judge_by_policy(session, call, walk.fingerprint)
     if session.taint.external:

@@ -44,15 +44,27 @@ class Grammar(Struct, frozen=True):
 
 
 _OF_CALLS = ("prepare", "question", "known_writes", "reaches", "retry_keys")
+_OF_EITHER = ("effects", "decide", "run")
 
 
-def refuse_methods_of_calls(owner: object, name: str) -> None:
+def refuse_methods_of_calls(owner: Tool | type[Tool], name: str) -> None:
     """Raise ToolDefinitionError where a tool has a method that its calls have instead.
 
     The gate does not ask the tool for it, so what it says would silently not count. `Tool` has none
-    of these, so whatever is found comes from a subclass, a mixin or the instance.
+    of the first five, so whatever is found comes from a subclass, a mixin or the instance. The
+    others count where `begin` is Tool's own, and for calls of a `begin` that was written with them.
     """
-    if moved := [method for method in _OF_CALLS if hasattr(owner, method)]:
+    moved = [method for method in _OF_CALLS if hasattr(owner, method)]
+    order = (owner if isinstance(owner, type) else type(owner)).__mro__
+    # The instance's own attributes come before those of its classes.
+    places = (owner, *order) if order[0] is not owner else order
+
+    def depth(method: str) -> int:
+        return next(n for n, place in enumerate(places) if method in vars(place))
+
+    if places[depth("begin")] is not Tool:
+        moved += [method for method in _OF_EITHER if depth(method) < depth("begin")]
+    if moved:
         raise ToolDefinitionError(
             f"{name} defines {', '.join(moved)}, which the gate asks of a call and not of its "
             "tool: define it on a subclass of ToolCall, and return that from `begin`"

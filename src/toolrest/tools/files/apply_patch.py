@@ -313,11 +313,12 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 
 
 def _contents(plan: Plan | None) -> dict[str, bytes | None]:
-    """Old and new content of every file of a plan, by its path."""
+    """Old and new content of every file of a plan, by its path, and which of them are new."""
     if plan is None:
         return {}
     after = {f"{change.path}\0after": change.content for change in plan.changes}
-    return {**plan.sources, **after}
+    new = {f"{path}\0new": b"" for path in after if plan.seen.get(path[:-6]) is None}
+    return {**plan.sources, **after, **new}
 
 
 def _shown(change: Change) -> str:

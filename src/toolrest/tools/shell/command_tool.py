@@ -179,7 +179,9 @@ def finish(
 
 def way_out(ctx: Context, tool: str = "") -> str:
     """Tell how to ask for a run outside the sandbox; nothing where that would be refused."""
-    if escalation_refused(ctx.session.approval_policy, "cannot") is not None:
+    session = ctx.session
+    silent = session.approvals.silent is not None or session.mode.name == "read-only"
+    if silent or escalation_refused(session.approval_policy, "cannot") is not None:
         return ""
     again = f"{tool} again" if tool else "again"
     asked = 'sandbox_permissions="require_escalated" and a justification'

@@ -118,9 +118,14 @@ class TypingCall(ToolCall):
 
     def __init__(self, tool: Tool, args: WriteStdin.Args, ctx: Context) -> None:
         self.args, self.ctx = args, ctx
+        super().__init__(tool, args, ctx, self._effects())
+
+    def _effects(self) -> Effects:
+        args, ctx = self.args, self.ctx
+        self._line = ctx.session.open_commands.get(args.session_id).line
         outside = args.chars not in _LOOKS and ctx.session.runner().left_sandbox(args.session_id)
         # The command itself was decided on when it started.
-        effects = Effects(
+        return Effects(
             runs=(("write_stdin", str(args.session_id)),),
             serial=(f"exec:{args.session_id}",),
             exclusive=False,
@@ -128,7 +133,12 @@ class TypingCall(ToolCall):
             escalates=_OUTSIDE if outside else None,
             critical=self._danger(),
         )
-        super().__init__(tool, args, ctx, effects)
+
+    async def prepare(self) -> None:
+        """Judge the input again where an earlier call has typed the beginning of the line."""
+        if self.ctx.session.open_commands.get(self.args.session_id).line != self._line:
+            self.__dict__.pop("judged", None)
+            self.touch(self._effects())
 
     @cached_property
     def judged(self) -> Judgement:
@@ -137,8 +147,7 @@ class TypingCall(ToolCall):
 
         ctx = self.ctx
         roots = (*ctx.files.writable_roots, *PRIVATE)
-        text = ctx.session.open_commands.get(self.args.session_id).line + as_typed(self.args.chars)
-        return judge(text, cwd=ctx.cwd, writable_roots=roots)
+        return judge(self._line + as_typed(self.args.chars), cwd=ctx.cwd, writable_roots=roots)
 
     def _danger(self) -> str | None:
         """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""

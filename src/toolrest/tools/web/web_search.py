@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from toolrest.config.schema.tools import SearchSettings
     from toolrest.gate.session import Ground
 
-"""The key in the session's state of the user's own search function."""
 NOT_CONFIGURED = (
     "web_search is not configured: set search.backend to searxng (with search.url), brave or "
     "tavily (with its key in the environment), or give a function to rest.use_search()"
