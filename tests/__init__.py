@@ -1,1 +1,1 @@
-"""The tests, and what they share: see machine.py, progress.py and plain_container.py."""
+"""The tests, and what they share: see machine.py and plain_container.py."""

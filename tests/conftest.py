@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import fcntl
 import os
 import pickle
@@ -13,18 +14,18 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import machine
 from tests.clock import Clock
-from tests.progress import Progress
-from tests.watchdog import Watchdog
+
+from toolrest.process.helper.tree import strike
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 SYSTEM = os.environ.get("TOOLREST_TEST_SYSTEM") == "1"
@@ -46,39 +47,54 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """A worker takes over what the machine was found to have; the first process prepares."""
     worker = getattr(config, "workerinput", None)
-    config.stash[_WATCHDOG] = Watchdog()
+    config.stash[_STDERR] = os.fdopen(os.dup(2), "w")  # before pytest puts a file in its place
     if worker is not None:
         machine.known(worker["lacking"])
         return
     for made in (machine.claim_ground(), machine.publish()):
         if made is not None:
             config.add_cleanup(partial(machine.remove, made))
-    if config.option.verbose < 0:
-        config.pluginmanager.register(Progress(config))
 
 
-_WATCHDOG = pytest.StashKey[Watchdog]()
+_STDERR = pytest.StashKey[TextIO]()
+_SLOW = pytest.StashKey[int]()
+"""How many slow tests there are in this run, before `-m`."""
+_KILLED = pytest.StashKey[bool]()
+_GRACE = float(os.environ.get("TOOLREST_TEST_GRACE", "20"))
+"""Seconds from a test's own time limit until its processes are killed."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """No test outlives its time limit by much."""
+    """A test that pytest-timeout cannot end is ended with its processes, or with its worker."""
     if item.config.getoption("usepdb"):
         return (yield)
-    watchdog = item.config.stash[_WATCHDOG]
     mark = item.get_closest_marker("timeout")
-    watchdog.begin(item.nodeid, float(mark.args[0] if mark else item.config.getini("timeout")))
+    limit = float(mark.args[0] if mark else item.config.getini("timeout"))
+    timer = threading.Timer(limit + _GRACE, _kill_below, [item])
+    timer.daemon = True
+    timer.start()
+    # Without Python's lock, which a test may never let go.
+    stderr = item.config.stash[_STDERR]
+    faulthandler.dump_traceback_later(limit + 3 * _GRACE, exit=True, file=stderr)
     try:
         return (yield)
     finally:
-        watchdog.end()
+        faulthandler.cancel_dump_traceback_later()
+        timer.cancel()
+
+
+def _kill_below(item: pytest.Item) -> None:
+    item.stash[_KILLED] = True
+    print(f"\n{item.nodeid} hangs; its processes are killed", file=item.config.stash[_STDERR])
+    strike(os.getpid())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """A test that only ended because its processes were killed has failed."""
     report = yield
-    if item.nodeid in item.config.stash[_WATCHDOG].hung and not report.failed:
+    if _KILLED in item.stash and not report.failed:
         report.outcome, report.longrepr = "failed", "it hung, and its processes were killed"
     return report
 
@@ -91,18 +107,18 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to another run: `make test-full` or `make test-system`."""
-    runs = {"long": FULL, "system": SYSTEM}
-    others = [
-        item
-        for item in items
-        if any(item.get_closest_marker(m) for m, on in runs.items() if not on)
-    ]
-    if SYSTEM:
-        others += [item for item in items if item.get_closest_marker("system") is None]
+    others = [item for item in items if _of_another_run(item)]
     if others:
         config.hook.pytest_deselected(items=others)
         left = set(others)
         items[:] = [item for item in items if item not in left]
+    # The folders' conftests have chosen before this one; pytest's own `-m` chooses after it.
+    config.stash[_SLOW] = sum(item.get_closest_marker("slow") is not None for item in items)
+
+
+def _of_another_run(item: pytest.Item) -> bool:
+    long, system = (item.get_closest_marker(name) is not None for name in ("long", "system"))
+    return (long and not FULL) or system != SYSTEM
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -113,10 +129,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The full run leaves nothing out: what was skipped in it makes it fail."""
-    report = session.config.pluginmanager.get_plugin("terminalreporter")  # none in a worker
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["slow"] = config.stash.get(_SLOW, 0)
+    report = config.pluginmanager.get_plugin("terminalreporter")  # none in a worker
     if FULL and report is not None and report.stats.get("skipped"):
         report.write_line(f"\n{len(report.stats['skipped'])} skipped; a full run skips nothing")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker finds the same tests; one that crashed tells nothing."""
+    if slow := getattr(node, "workeroutput", {}).get("slow"):
+        node.config.stash[_SLOW] = slow
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of a run without the slow ones."""
+    report = config.pluginmanager.get_plugin("terminalreporter")
+    if report is not None and config.option.markexpr == "not slow":
+        report.write_line(f"{config.stash.get(_SLOW, 0):,} slow tests are left: make check")
 
 
 @pytest.fixture

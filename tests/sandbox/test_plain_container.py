@@ -1,4 +1,4 @@
-"""The rig that the tests run in: what is skipped and said, what hangs, where it can be run."""
+"""Where no namespaces can be had: what still works in a plain container, and what is said there."""
 
 from __future__ import annotations
 
@@ -8,123 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.machine import REASONS, REPOSITORY
-from tests.watchdog import descendants
+from tests.machine import REPOSITORY
 
 CONTAINER = str(REPOSITORY / "tests" / "plain_container.py")
 BESIDE = Path(sys.executable).parent
 LANDLOCK = pytest.param(True, marks=pytest.mark.needs("landlock"))
-
-
-def run_tests(folder: Path, text: str, *options: str, **env: str) -> tuple[int, str]:
-    """Run a test file under the same conftest; the exit code and all that was printed."""
-    (folder / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
-    (folder / "pytest.ini").write_text(
-        "[pytest]\ntimeout = 60\nasyncio_default_fixture_loop_scope = function\n"
-        "markers = needs(name): what it needs\n"
-    )
-    (folder / "test_x.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-SKIPS = """
-import pytest
-from tests import machine
-machine.known(dict.fromkeys(machine.REASONS, False) | {"namespaces": True})
-@pytest.mark.parametrize("n", range(3))
-@pytest.mark.needs("namespaces")
-def test_it(n): pass
-@pytest.mark.needs("landlock")
-def test_other(): pass
-"""
-
-
-def test_what_the_machine_lacks_is_skipped_and_counted_in_the_last_line(tmp_path: Path) -> None:
-    code, text = run_tests(tmp_path, SKIPS, TOOLREST_TEST_FULL="0")
-    last = text.strip().splitlines()[-1]
-    assert code == 0, text
-    assert last.startswith(f"tests: 1 passed, 0 failed, 3 skipped (3: {REASONS['namespaces']})")
-    assert last.endswith("minutes")
-
-
-def test_a_full_run_that_skips_a_test_fails(tmp_path: Path) -> None:
-    code, text = run_tests(tmp_path, SKIPS, TOOLREST_TEST_FULL="1")
-    assert (code, "3 skipped; a full run skips nothing" in text) == (1, True), text
-
-
-HANGS = """
-import subprocess, sys, pytest
-CHILD = "import os, signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32));"
-CHILD += "os.setsid(); print(os.getpid(), flush=True); time.sleep(900)"
-@pytest.fixture
-def child():
-    process = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE)
-    open("pid", "wb").write(process.stdout.readline())
-    yield process
-    process.stdout.read()  # waits for as long as the child lives
-    process.wait()
-@pytest.mark.timeout(3)
-def test_hangs(child): child.wait()
-def test_goes_on(): pass
-"""
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_test_that_hangs_is_ended_with_its_children(tmp_path: Path, workers: str) -> None:
-    code, text = run_tests(tmp_path, HANGS, "-n", workers, TOOLREST_TEST_GRACE="2")
-    assert code == 1, text
-    assert "FAILED test_x.py::test_hangs" in text
-    assert "watchdog: test_x.py::test_hangs hangs; its processes are killed" in text
-    assert "tests: 1 passed" in text
-    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
-    assert not descendants(os.getpid()) or "sleep(900)" not in text
-
-
-SWALLOWS = """
-import subprocess, pytest
-from contextlib import suppress
-@pytest.mark.timeout(1)
-def test_swallows():
-    child = subprocess.Popen(["sleep", "900"])
-    with suppress(BaseException):
-        child.wait()
-    child.wait()
-"""
-
-
-@pytest.mark.timeout(300)
-def test_a_test_that_only_ends_because_its_child_was_killed_fails(tmp_path: Path) -> None:
-    code, text = run_tests(tmp_path, SWALLOWS, TOOLREST_TEST_GRACE="1")
-    assert code == 1, text
-    assert "it hung, and its processes were killed" in text
-
-
-BUSY = """
-import ctypes, signal, pytest
-@pytest.mark.timeout(1)
-def test_never_lets_go():
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
-    ctypes.PyDLL(None).sleep(900)
-def test_goes_on(): pass
-"""
-
-
-@pytest.mark.timeout(300)
-def test_a_test_that_keeps_pythons_lock_costs_its_worker_only(tmp_path: Path) -> None:
-    code, text = run_tests(tmp_path, BUSY, "-n", "1", TOOLREST_TEST_GRACE="1")
-    assert code == 1, text
-    assert "crashed while running 'test_x.py::test_never_lets_go'" in text
-    assert "1 passed" in text
 
 
 def in_container(*command: str, landlock: bool, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -155,9 +43,7 @@ def test_a_plain_container_can_do_no_more_than_docker_lets_it(
     assert f"'landlock': {not landlock}" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "landlock", [pytest.param(True, marks=pytest.mark.needs("landlock")), False]
-)
+@pytest.mark.parametrize("landlock", [LANDLOCK, False])
 def test_the_demo_works_in_a_plain_container_and_says_what_is_open(
     tmp_path: Path, landlock: bool
 ) -> None:
