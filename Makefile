@@ -11,8 +11,12 @@ DOCS := $(VENV)/.stamp-docs
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
+# What other rights than a machine's own change.
+CONTAINED := tests/sandbox tests/process tests/running tests/tools/shell tests/adversarial \
+	$(wildcard tests/first_hour)
 
-.PHONY: install demo test test-full test-system test-container mutants lint bench docs release clean
+.PHONY: install demo test check test-full test-system test-container mutants style types lint \
+	bench docs release clean
 
 install: $(STAMP)
 
@@ -42,15 +46,26 @@ $(DOCS): $(STAMP)
 demo: $(STAMP)
 	@$(BIN)/toolrest demo
 
-lint: $(DEV)
-	@echo "lint: ruff, mypy (a minute the first time), import-linter"
+style: $(DEV)
+	@echo "style: ruff, import-linter"
 	@$(BIN)/ruff check -q --cache-dir $(CACHE)/ruff .
 	@$(BIN)/ruff format -q --check --cache-dir $(CACHE)/ruff .
-	@$(BIN)/mypy --cache-dir $(CACHE)/mypy
 	@$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/imports
 
-test: $(DEV) lint
-	@$(PYTEST)
+types: $(DEV)
+	@echo "types: mypy (a minute the first time), basedpyright on the examples"
+	@$(BIN)/mypy --cache-dir $(CACHE)/mypy
+	@$(BIN)/basedpyright --pythonpath $(BIN)/python --level error
+
+lint: style types
+
+# The fast tests. What is listed as slow at the end has no marker yet.
+test: style
+	@$(PYTEST) -m 'not slow' --durations 10 --durations-min 1
+
+# All tests; `make check TESTS=slow` is what `make test` leaves.
+check: $(if $(TESTS),types,lint)
+	@$(PYTEST) $(if $(TESTS),-m '$(TESTS)')
 
 test-full: $(DEV) $(DOCS) lint
 	@TOOLREST_TEST_FULL=1 $(PYTEST)
@@ -63,14 +78,15 @@ test-system: $(DEV)
 	else $(BIN)/python -m pip install -q --group system; fi
 	@TOOLREST_TEST_SYSTEM=1 $(PYTEST)
 
-# The demo and the tests with the rights of a plain container, with and without Landlock.
+# The demo, and the tests of what runs programs, with the rights of a plain container, with and
+# without Landlock.
 test-container: $(DEV)
 	@echo "plain container: no namespaces, no mounts, Landlock"
 	@$(CONTAINER) -- $(BIN)/toolrest demo
-	@$(CONTAINER) -- $(PYTEST)
+	@$(CONTAINER) -- $(PYTEST) $(CONTAINED)
 	@echo "plain container: no namespaces, no mounts, no Landlock"
 	@$(CONTAINER) --no-landlock -- $(BIN)/toolrest demo
-	@$(CONTAINER) --no-landlock -- $(PYTEST)
+	@$(CONTAINER) --no-landlock -- $(PYTEST) $(CONTAINED)
 
 # One change of the source for each row of docs/internals/mission.md: its test must fail.
 mutants: $(DEV)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, settings
 
 from tests import machine
 from tests.clock import Clock
-
 from toolrest.process.helper.tree import strike
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"

@@ -23,6 +23,7 @@ FAMILIES = (None, "claude-sonnet", "gpt-5", "gpt-5.1-codex", "codex-mini-latest"
 SEARCH = {"web_search": "live", "search.backend": "searxng", "search.url": "http://127.0.0.1:9"}
 ANOTHER_SERVERS = {"mcp__server__tool", "server/tool"}
 DISAGREEMENTS = 11
+TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -73,7 +74,9 @@ def test_every_decision_has_its_row_and_what_holds_it() -> None:
             assert (place / file.lstrip("/")).exists(), f"{number}: {file}"
         measured = re.findall(r"`(bench/\w+\.py)`", tests)
         assert all((ROOT / script).exists() for script in measured), number
-        assert measured or NAMED.search(tests), number
+        targets = re.findall(r"`make ([a-z-]+)`", tests)
+        assert set(targets) <= {*TARGETS}, number
+        assert measured or targets or NAMED.search(tests), number
         assert missing_tests(tests) == []
 
 

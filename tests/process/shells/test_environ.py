@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
+from toolrest.config.secrets import is_secret_name
 from toolrest.process.shells.environment import (
     CORE,
     EnvironmentPolicy,
@@ -51,12 +51,20 @@ def test_the_default_excludes_can_be_switched_off_but_for_provider_keys() -> Non
     assert built.withheld == ("OPENAI_API_KEY",)
 
 
-@pytest.mark.parametrize("name", PROVIDER_KEYS)
-def test_provider_keys_never_pass(name: str) -> None:
-    policy = EnvironmentPolicy(
-        ignore_default_excludes=True, include_only=("*",), set={name: "key", name.lower(): "key"}
-    )
-    assert build(policy, {name: "key"}).variables == {}
+KEYS = """
+ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN AWS_BEARER_TOKEN_BEDROCK AZURE_OPENAI_API_KEY
+CEREBRAS_API_KEY CLAUDE_CODE_OAUTH_TOKEN CODEX_API_KEY COHERE_API_KEY DASHSCOPE_API_KEY
+DEEPSEEK_API_KEY FIREWORKS_API_KEY GEMINI_API_KEY GOOGLE_API_KEY GROQ_API_KEY HF_TOKEN
+MISTRAL_API_KEY MOONSHOT_API_KEY OPENAI_API_KEY OPENROUTER_API_KEY TOGETHER_API_KEY
+TOOLREST_API_KEY XAI_API_KEY
+""".split()
+
+
+def test_provider_keys_never_pass() -> None:
+    keys = dict.fromkeys(KEYS, "key")
+    given = keys | {name.lower(): "key" for name in KEYS}
+    policy = EnvironmentPolicy(ignore_default_excludes=True, include_only=("*",), set=given)
+    assert build(policy, keys).variables == {}
 
 
 def test_the_session_s_own_key_never_passes() -> None:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.kernel.bpf import ALLOW, KILL, Assembler
 from toolrest.sandbox.kernel.bpf import errno as failing
 from toolrest.sandbox.kernel.seccomp import Kind, program
@@ -72,24 +71,39 @@ def call(machine: Architecture, kind: Kind) -> Judge:
     return run
 
 
-SHARED = (*seccomp.KERNEL_DOORS, *seccomp.NAMESPACES, *seccomp.ADMINISTRATION)
+SHARED = """
+io_uring_setup io_uring_enter io_uring_register bpf perf_event_open userfaultfd keyctl add_key
+request_key open_by_handle_at mount umount2 pivot_root chroot open_tree open_tree_attr move_mount
+fsopen fsconfig fsmount fspick mount_setattr unshare setns acct clock_settime delete_module
+finit_module init_module ioperm iopl kexec_file_load kexec_load quotactl quotactl_fd reboot
+setdomainname sethostname settimeofday swapoff swapon syslog vhangup
+""".split()
+OTHER_PROCESSES = """
+ptrace process_vm_readv process_vm_writev shmget shmat shmctl semget semop semctl semtimedop msgget
+msgsnd msgrcv msgctl mq_open
+""".split()
+NETWORK = """
+connect accept accept4 bind listen getpeername getsockname shutdown sendmmsg recvmmsg getsockopt
+setsockopt
+""".split()
+ONLY_X86 = {"ioperm", "iopl"}
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_refused_everywhere(call: Judge, machine: Architecture, name: str) -> None:
-    if name in machine.calls:
-        assert call(name) == EPERM
-        assert call(name, MASK, MASK, MASK) == EPERM
+def test_refused_everywhere(call: Judge, machine: Architecture) -> None:
+    assert machine is X86_64 or not ONLY_X86 & machine.calls.keys()
+    names = [name for name in SHARED if machine is X86_64 or name not in ONLY_X86]
+    assert {name: call(name) for name in names} == dict.fromkeys(names, EPERM)
+    assert {name: call(name, MASK, MASK, MASK) for name in names} == dict.fromkeys(names, EPERM)
 
 
-@pytest.mark.parametrize("name", seccomp.OTHER_PROCESSES)
-def test_other_processes(call: Judge, kind: Kind, name: str) -> None:
-    assert call(name) == (ALLOW if kind == "bubblewrap" else EPERM)
+def test_other_processes(call: Judge, kind: Kind) -> None:
+    expected = ALLOW if kind == "bubblewrap" else EPERM
+    assert {n: call(n) for n in OTHER_PROCESSES} == dict.fromkeys(OTHER_PROCESSES, expected)
 
 
-@pytest.mark.parametrize("name", seccomp.NETWORK)
-def test_the_network_calls(call: Judge, kind: Kind, name: str) -> None:
-    assert call(name) == (EPERM if kind == "landlock" else ALLOW)
+def test_the_network_calls(call: Judge, kind: Kind) -> None:
+    expected = EPERM if kind == "landlock" else ALLOW
+    assert {name: call(name) for name in NETWORK} == dict.fromkeys(NETWORK, expected)
 
 
 def test_clone(call: Judge) -> None:
@@ -109,13 +123,13 @@ def test_terminals(call: Judge) -> None:
 
 
 @pytest.mark.parametrize("name", ["socket", "socketpair"])
-@pytest.mark.parametrize("flags", [0, 0o2000000, 0o4000, 0o2004000])
-def test_unix_sockets(call: Judge, name: str, flags: int) -> None:
-    for kind in (1, 5):
-        assert call(name, 1, kind | flags) == ALLOW
-    for kind in (2, 3):  # the kernel makes a datagram socket of SOCK_RAW
-        assert call(name, 1, kind | flags) == EPERM
-        assert call(name, (7 << 32) | 1, kind | flags) == EPERM
+def test_unix_sockets(call: Judge, name: str) -> None:
+    for flags in (0, 0o2000000, 0o4000, 0o2004000):
+        for kind in (1, 5):
+            assert call(name, 1, kind | flags) == ALLOW
+        for kind in (2, 3):  # the kernel makes a datagram socket of SOCK_RAW
+            assert call(name, 1, kind | flags) == EPERM
+            assert call(name, (7 << 32) | 1, kind | flags) == EPERM
 
 
 @pytest.mark.parametrize("family", [2, 10])
@@ -126,10 +140,10 @@ def test_internet_sockets(call: Judge, kind: Kind, family: int) -> None:
         assert call("socket", family, type_) == EPERM
 
 
-@pytest.mark.parametrize("family", [0, 3, 4, 9, 15, 16, 17, 29, 30, 38, 40, 44, 45, 99])
-def test_other_families(call: Judge, family: int) -> None:
-    assert call("socket", family, 1) == FAMILY
-    assert call("socket", family, 3) == FAMILY
+def test_other_families(call: Judge) -> None:
+    for family in (0, 3, 4, 9, 15, 16, 17, 29, 30, 38, 40, 44, 45, 99):
+        assert call("socket", family, 1) == FAMILY
+        assert call("socket", family, 3) == FAMILY
 
 
 def test_send_without_an_address(call: Judge, kind: Kind) -> None:
@@ -255,7 +269,7 @@ def test_the_kernel_agrees(person: Person, backend: str, python: str) -> None:
         return
     refused = list(SHARED)
     if backend == "landlock":
-        refused += [*seccomp.NETWORK, *seccomp.OTHER_PROCESSES]
+        refused += [*NETWORK, *OTHER_PROCESSES]
     calls: list[tuple[str, int, list[int]]]
     calls = [(name, X86_64.calls[name], []) for name in refused if name in X86_64.calls]
     calls += [("clone3", X86_64.calls["clone3"], []), ("setns", X86_64.calls["setns"], [-1, 0])]
