@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import toolrest
 from toolrest import errors
 
@@ -61,6 +63,7 @@ def test_the_drawing_is_the_tree() -> None:
     assert drawn() == defined()
 
 
+@pytest.mark.slow
 def test_the_name_of_an_error_means_nothing_else() -> None:
     trees = [ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]

@@ -136,6 +136,7 @@ def imports_in(node: ast.AST) -> list[ast.Import | ast.ImportFrom]:
     return [part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)]
 
 
+@pytest.mark.slow
 def test_functions_import_only_what_is_slow_rare_or_optional() -> None:
     count, twice = 0, []
     for path in (ROOT / "src").rglob("*.py"):
@@ -173,6 +174,7 @@ def run_in(folder: Path, *command: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_built_wheel_can_be_installed_elsewhere(tmp_path: Path) -> None:
     build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, ROOT)
     run_in(tmp_path, *build)

@@ -16,6 +16,7 @@ from toolrest.web_ui.hosted import HostedSessions
 SHADOWS = ("click.py", "toolrest.py", "json.py", "difflib.py", "tomlkit.py", "pydantic.py")
 
 
+@pytest.mark.slow
 def test_a_batch_imports_nothing_from_the_workspace_failed_before(range_: Range) -> None:
     for name in SHADOWS:
         range_.code(name)

@@ -64,6 +64,7 @@ def module(range_: Range) -> Path:
     return package
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["helper.py", "new.py", "deeper/more.py"])
 async def test_a_module_is_pinned_by_its_folders_sources_failed_before(
     range_: Range, change: str

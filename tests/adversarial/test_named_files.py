@@ -16,6 +16,7 @@ from toolrest.testing import Call
 LINK = {"cmd": "ln -s ../outside/diary.txt answer.md", "login": False}
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_exec_o_does_not_follow_a_link_failed_before(range_: Range) -> None:
     """The model itself makes it, in the very run whose answer is to be written there."""
@@ -29,6 +30,7 @@ def test_exec_o_does_not_follow_a_link_failed_before(range_: Range) -> None:
     assert "a link in a folder that tools may write is not followed" in ran.err
 
 
+@pytest.mark.slow
 def test_exec_o_refuses_a_link_of_an_earlier_run_before_any_work_failed_before(
     range_: Range,
 ) -> None:
@@ -39,6 +41,7 @@ def test_exec_o_refuses_a_link_of_an_earlier_run_before_any_work_failed_before(
     range_.unharmed()
 
 
+@pytest.mark.slow
 def test_batch_results_and_events_do_not_follow_links_failed_before(range_: Range) -> None:
     range_.file("tasks.jsonl", '{"id": "a", "prompt": "one"}\n')
     range_.link("tasks.jsonl.results.jsonl", range_.diary)
@@ -65,6 +68,7 @@ def test_a_batch_writes_where_a_task_works_without_following_links_failed_before
     range_.unharmed()
 
 
+@pytest.mark.slow
 def test_sessions_export_does_not_follow_a_link_failed_before(range_: Range) -> None:
     range_.toolrest("exec", "hello")
     listed = range_.desk.run("sessions", "list", "--json").out

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import toolrest
 
 ROOT = Path(toolrest.__file__).parent
@@ -108,6 +110,7 @@ def _writes(call: ast.Call) -> bool:
     return not by_descriptor and any(set(str(mode)) & set("wax+") for mode in modes)
 
 
+@pytest.mark.slow
 def test_only_those_whose_job_it_is_failed_before() -> None:
     found = {
         (str(path.relative_to(ROOT)), use)

@@ -27,6 +27,7 @@ async def ended(rest: Toolrest, session: int) -> str:
             return output.text
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_a_session_that_ends_does_not_unprotect_names_for_another(tmp_path: Path) -> None:
     """Homes of their own used to mean records of their own: one took the other's placeholders."""

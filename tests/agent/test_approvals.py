@@ -440,6 +440,7 @@ async def test_rules_in_the_settings_only_tighten(tmp_path: Path) -> None:
         Toolrest(tmp_path, settings={"rules.prefix_rules": [{**row, "decision": "allow"}]})
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_network_rules_open_and_close_hosts_for_commands(
     tmp_path: Path, toolrest_home: Path
@@ -681,6 +682,7 @@ async def test_words_never_lower_what_is_declared(tmp_path: Path) -> None:
 # The second question
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_the_second_try_is_not_asked_about_when_the_first_question_said_so(
     tmp_path: Path,

@@ -118,6 +118,7 @@ def test_strict_asks_about_everything_that_touches_anything(
     assert bothered == []
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_running_them_in_never_asks_nobody_and_harms_nothing(
     work: Path, rows: list[dict[str, Any]]

@@ -179,6 +179,7 @@ async def test_a_stuck_sync_tool_is_left_behind_and_reported(
         await call
 
 
+@pytest.mark.slow
 async def test_a_coroutine_that_swallows_cancellation_is_left_behind(
     tmp_path: Path, short_grace: None
 ) -> None:
@@ -209,6 +210,7 @@ async def test_a_coroutine_that_swallows_cancellation_is_left_behind(
     assert [end.call_id for end in ends].count("c") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["async", "sync", "stubborn"])
 async def test_a_timeout_is_a_failure_of_its_own_kind(
     tmp_path: Path, kind: str, short_grace: None

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolrest import Effects, Toolrest, tool
 from toolrest.items import Answered
 from toolrest.wire.items.decode import calls_in
@@ -83,6 +85,7 @@ async def run_batch(rest: Toolrest, items: list[Any]) -> int:
     return len(expected)
 
 
+@pytest.mark.slow
 def test_random_items_never_raise_and_each_call_has_one_output(tmp_path: Path, full: bool) -> None:
     rng = random.Random(20261115)
     total = 100_000 if full else 10_000

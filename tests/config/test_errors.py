@@ -325,6 +325,7 @@ _name = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.dictionaries(_name, st.one_of(_value, st.dictionaries(_name, _value)), max_size=3))
 def test_any_tables_load_or_are_a_config_error(desk: Any, tables: dict[str, Any]) -> None:

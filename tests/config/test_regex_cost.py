@@ -26,6 +26,7 @@ def test_catastrophic_patterns_are_refused(pattern: str) -> None:
         compile_grammar(Grammar("regex", pattern))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", CATASTROPHES)
 def test_a_pattern_in_the_schema_of_a_server_ends_soon(pattern: str) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
@@ -69,6 +70,7 @@ patterns = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(patterns, st.sampled_from(["", "b", "c", "$", r"\b"]))
 def test_what_is_accepted_ends_soon(pattern: str, end: str) -> None:

@@ -244,6 +244,7 @@ def _starts() -> Iterator[str]:
     yield "\r\n# windows\r\nmodel = 'x'\r\n"
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.sampled_from(list(_starts())), st.lists(st.tuples(_keys, st.integers(1, 99)), max_size=5))
 def test_a_write_changes_that_key_and_nothing_else(

@@ -76,6 +76,7 @@ async def test_what_was_asked_by_a_client_that_has_gone_is_not_done(opened: Open
     assert done == []
 
 
+@pytest.mark.slow
 async def test_nothing_is_sent_to_a_session_that_does_not_answer(
     opened: Open,
     monkeypatch: pytest.MonkeyPatch,

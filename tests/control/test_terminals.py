@@ -40,6 +40,7 @@ class Elsewhere:
         return given[0]
 
 
+@pytest.mark.slow
 def test_the_chats_question_closes_and_says_where_it_was_answered(chat: Any, desk: Any) -> None:
     screen = chat([WRITE, "that was it"], "chat", "-a", "untrusted")
     screen.types("go\r")

@@ -25,6 +25,7 @@ def reply(body: dict[str, Any]) -> str:
     return json.dumps({"result": [{"name": "Oslo", "people": 7}]}) if asked else "Yes."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_programs_of_a_page(tmp_path: Path, page: str) -> None:
     found = programs(page)

@@ -154,6 +154,7 @@ def test_a_test_of_a_tool() -> None:
     _load(EXAMPLES / "test_of_a_tool.py").test_weather()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("yes", [True, False])
 @pytest.mark.parametrize("wire", WIRES)
 def test_deferred_approval_over_http(tmp_path: Path, wire: ServerWire, yes: bool) -> None:
@@ -200,6 +201,7 @@ asyncio.run(post(sys.stdin.readline().strip()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_loops_with_the_vendors_packages(tmp_path: Path, name: str) -> None:
     with ScriptedServer([OSLO, "Yes."]) as server:

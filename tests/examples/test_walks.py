@@ -73,6 +73,7 @@ def reply(body: dict[str, Any]) -> Any:
     return "Hello."
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.needs("namespaces")  # what the sandbox denies is shown as bubblewrap denies it
 @pytest.mark.parametrize(

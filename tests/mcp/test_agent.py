@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from toolrest import Toolrest
 from toolrest.agent.conversation.conversation import Conversation
 from toolrest.testing import ScriptedModel
@@ -36,6 +38,7 @@ async def test_a_required_server_is_waited_for_and_others_are_not(
         assert states["slow"] != "failed"
 
 
+@pytest.mark.slow
 async def test_a_required_server_is_waited_for_only_so_long(
     open_rest: Open, fake_server: Fake
 ) -> None:

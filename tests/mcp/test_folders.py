@@ -76,6 +76,7 @@ async def write(rest: Toolrest, path: Path) -> str:
     return (await rest.call("fs/files", {"text": str(path)})).text
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_a_server_that_writes_beside_its_program(open_rest: Open, program: Path) -> None:
     approver = Approver()
@@ -94,6 +95,7 @@ async def test_a_server_that_writes_beside_its_program(open_rest: Open, program:
     assert nobody.folders == []
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_a_program_that_its_server_has_changed_is_asked_about(
     open_rest: Open, program: Path
@@ -237,6 +239,7 @@ def made_code_folders(other: Path, home: Path) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.needs("namespaces")
 async def test_an_error_cannot_ask_for_just_any_folder(

@@ -22,6 +22,7 @@ Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
 
 
+@pytest.mark.slow
 async def test_twenty_servers_of_which_fifteen_are_broken(
     open_rest: Open,
     fake_server: Fake,
@@ -104,6 +105,7 @@ async def test_a_server_has_an_environment_of_its_own(
         assert "needs the variable NOT_SET_AT_ALL" in reasons["lacking"]
 
 
+@pytest.mark.slow
 async def test_a_missing_variable_is_named(
     open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ async def test_a_server_is_confined_to_the_sessions_files(
         assert (await rest.call("fs/files", {"text": str(inside)})).failed
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_the_network_of_a_server(open_rest: Open, fake_server: Fake) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
@@ -174,6 +177,7 @@ async def test_allowed_domains_bind_servers_over_http(open_rest: Open) -> None:
         assert "tool_security.allowed_network_domains" in rest.mcp.status()[0].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["at once", "starting", "ready", "calling"])
 async def test_closing_at_any_moment_leaves_nothing_behind(
     open_rest: Open, fake_server: Fake, moment: str

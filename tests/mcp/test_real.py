@@ -15,6 +15,8 @@ import pytest
 from toolrest import Toolrest
 from toolrest.items import Image
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., Toolrest]
 BIN = Path(sysconfig.get_path("scripts"))
 

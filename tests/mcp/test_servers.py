@@ -139,6 +139,7 @@ TOOLS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(JSON | TOOLS, max_size=6))
 def test_any_list_of_tools_can_be_read(raw: list[Any]) -> None:
     good, bad = read_definitions("s", raw)

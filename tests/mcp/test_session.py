@@ -82,6 +82,7 @@ async def test_events_of_a_call(open_rest: Open, fake_server: Fake) -> None:
     assert "the MCP server fs has no such tool" in last["output"]
 
 
+@pytest.mark.slow
 async def test_a_crash_in_a_call_is_answered_and_the_server_comes_back(
     open_rest: Open, fake_server: Fake
 ) -> None:
@@ -94,6 +95,7 @@ async def test_a_crash_in_a_call_is_answered_and_the_server_comes_back(
         assert (await rest.call("fs/echo", {"text": "2"})).text == "2"
 
 
+@pytest.mark.slow
 async def test_a_timeout_tells_the_server_and_progress_extends_it(
     open_rest: Open, fake_server: Fake, clock: Clock
 ) -> None:
@@ -108,6 +110,7 @@ async def test_a_timeout_tells_the_server_and_progress_extends_it(
         assert (await rest.call("fs/steps")).text == "stepped"
 
 
+@pytest.mark.slow
 async def test_progress_cannot_hold_a_call_for_ever(open_rest: Open, fake_server: Fake) -> None:
     row = fake_server(tool_timeout_sec=1.2, tool_timeout_max_sec=1.4)
     async with open_rest({"fs": row}) as rest:
@@ -174,6 +177,7 @@ async def test_noise_before_the_first_message_does_no_harm(
         assert (await rest.call("fs/echo", {"text": "x"})).text == "x"
 
 
+@pytest.mark.slow
 async def test_resources(open_rest: Open, fake_server: Fake) -> None:
     servers = {"a": fake_server(), "b": fake_server("crash")}
     async with open_rest(servers) as rest:
@@ -211,6 +215,7 @@ async def test_a_long_answer_is_cut_like_any_other(open_rest: Open, fake_server:
         assert any("read_file" in note for note in output.notes) or "truncated" in output.text
 
 
+@pytest.mark.slow
 async def test_prompts(open_rest: Open, fake_server: Fake) -> None:
     async with open_rest({"a": fake_server(), "b": fake_server("crash")}) as rest:
         assert rest.mcp is not None
@@ -302,6 +307,7 @@ async def test_a_tools_own_calls_of_servers_pass_the_gate(
     assert len(decisions) >= 4
 
 
+@pytest.mark.slow
 async def test_lists_do_not_wait_for_a_dead_server(
     open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +324,7 @@ async def test_lists_do_not_wait_for_a_dead_server(
         assert "cannot find my own feet" in errors["gone"]
 
 
+@pytest.mark.slow
 async def test_a_required_server_is_named_while_it_is_waited_for(
     open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def test_the_record_of_an_address_and_no_secret_in_it() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

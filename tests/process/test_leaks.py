@@ -78,6 +78,7 @@ asyncio.run(main(int(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_terminals(script: Callable[..., subprocess.Popen[str]], full: bool) -> None:
     out, err = script(LOOP, "5000" if full else "500").communicate(timeout=800)

@@ -287,6 +287,7 @@ async def test_many_at_the_same_time(owner: Owner, sh: Sh) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_bursts_of_commands_that_stay(owner: Owner, sh: Sh, full: bool) -> None:
     async def one() -> None:
         result = await run(owner, sh("echo here; exec sleep 60"), time_limit=None)
@@ -423,6 +424,7 @@ print(os.path.exists(f"/proc/{helper}"), sorted(os.listdir("/proc/self/fd")))
 """
 
 
+@pytest.mark.slow
 def test_a_loop_closed_without_aclose(
     script: Callable[..., subprocess.Popen[str]], mark: object
 ) -> None:

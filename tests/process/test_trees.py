@@ -124,6 +124,7 @@ async def test_background_lives_until_the_session_ends(
     assert mark.count() == 0
 
 
+@pytest.mark.slow
 async def test_trees_are_ended_one_by_one(owner: Owner, sh: Sh, mark: Any) -> None:
     sessions = Sessions(owner)
     line = f"(setsid sh -c 'sleep {mark} & exec sleep {mark}' &); sleep {mark}"
@@ -234,6 +235,7 @@ async def test_a_dead_helper_gets_no_request_though_its_keeper_would_hear_it(
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_a_command_that_stops_its_keeper(
     owner: Owner, sh: Sh, mark: Any, clock: Clock
 ) -> None:
@@ -290,6 +292,7 @@ asyncio.run(main(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_death_of_the_host(
     script: Callable[..., subprocess.Popen[str]], mark: Any, number: int
@@ -348,6 +351,7 @@ def test_a_forked_copy_of_the_host_keeps_nothing_alive(
     host.communicate()
 
 
+@pytest.mark.slow
 async def test_whoever_ends_while_others_are_collected_is_not_forgotten(
     owner: Owner, sh: Sh, full: bool
 ) -> None:

@@ -41,6 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("wire", wires)
 
 
+@pytest.mark.slow
 async def test_a_conversation_with_calls(wire: ModelWire, serve: Serve, talk: Talk) -> None:
     """The server takes every request of several turns with calls in them."""
     calls = 0
@@ -62,6 +63,7 @@ async def test_a_first_request_that_is_too_large(wire: ModelWire, serve: Serve, 
     assert "1,024 tokens" in str(result.error)
 
 
+@pytest.mark.slow
 async def test_a_long_conversation_is_summarised_and_goes_on(
     wire: ModelWire, serve: Serve, talk: Talk
 ) -> None:

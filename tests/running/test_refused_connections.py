@@ -38,6 +38,7 @@ def workspace(tmp_path: Path) -> Any:
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_a_later_command_is_not_told_what_an_earlier_one_tried(workspace: str) -> None:
     events: list[ConnectionBlocked] = []

@@ -119,6 +119,7 @@ def test_landlock_keeps_messages_inside(world: World, user: str) -> None:
     assert not answer["signals"]
 
 
+@pytest.mark.slow
 def test_read_only_mode_writes_nothing(world: World, user: str, backend: str) -> None:
     answer = world(user, backend=backend, mode="read-only", roots=[])
     assert answer["rows"], answer
@@ -129,6 +130,7 @@ def test_read_only_mode_writes_nothing(world: World, user: str, backend: str) ->
         assert answer["changed"] == []
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_the_probes_do_succeed(world: World, user: str) -> None:
     rows = world(user, backend="none")["rows"]
     allowed = [name for name in MUST_FAIL if rows.get(name) == "ALLOWED"]

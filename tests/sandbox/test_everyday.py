@@ -45,6 +45,7 @@ class T(unittest.TestCase):
 PACKAGE = '{"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 0"}}'
 
 
+@pytest.mark.slow
 def test_python(person: Person, python: str) -> None:
     for name, text in (
         ("server.py", SERVER),
@@ -85,6 +86,7 @@ def test_shells(person: Person) -> None:
     assert [result.code for result in results] == [0] * len(lines), results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
 def test_npm(person: Person, backend: str) -> None:
     npm = shutil.which("npm", path="/usr/bin:/usr/local/bin")

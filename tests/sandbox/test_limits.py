@@ -13,6 +13,8 @@ from tests.machine import require
 
 from toolrest.process.limits import Limits
 
+pytestmark = pytest.mark.slow
+
 HOST = """
 import asyncio, json, sys
 from toolrest import Toolrest

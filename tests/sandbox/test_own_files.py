@@ -7,7 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
 from tests.machine import packages
+
+pytestmark = pytest.mark.slow
 
 
 class Person(Protocol):

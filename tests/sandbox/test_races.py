@@ -72,6 +72,7 @@ class Started:
         return text.decode(errors="replace")
 
 
+@pytest.mark.slow
 async def test_an_adversary_beside_other_commands(base: Path, full: bool) -> None:
     workspace, target = base / "ws", base / "target"
     policy = SandboxPolicy.build(

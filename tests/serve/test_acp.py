@@ -22,6 +22,8 @@ from toolrest.serve.acp.agent import SessionRequest
 from toolrest.testing import Call, Fail, Incomplete, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
 
+pytestmark = pytest.mark.slow
+
 FAKE = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
 
 

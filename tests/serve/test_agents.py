@@ -14,6 +14,8 @@ from acp.schema import AllowedOutcome, RequestPermissionResponse
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from toolrest import Agent, tool

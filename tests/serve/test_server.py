@@ -248,6 +248,7 @@ async def test_cancelling_ends_the_work(make_server: Make) -> None:
     await tools.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_command_over_standard_input(stdio: Stdio, workspace: Path, mode: Any) -> None:
@@ -266,6 +267,7 @@ def twice(number: int) -> int:
 """
 
 
+@pytest.mark.slow
 async def test_the_users_own_tools_are_served_too(stdio: Stdio, tmp_path: Path) -> None:
     folder = tmp_path / "home" / "tools"
     folder.mkdir(parents=True)
@@ -276,6 +278,7 @@ async def test_the_users_own_tools_are_served_too(stdio: Stdio, tmp_path: Path) 
         assert said(await client.call_tool("twice", {"number": 21})) == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> None:
     mark = f"900.{secrets.randbelow(10**9):09d}"

@@ -122,6 +122,7 @@ async def test_a_secret_is_asked_in_no_form(make_server: Make) -> None:
     assert seen == []
 
 
+@pytest.mark.slow
 async def test_the_real_command_asks_too(stdio: Any) -> None:
     callback, _ = filling({"choice_1": "Red", "choice_2": "Red"})
     async with stdio(elicitation_callback=callback) as client:
@@ -149,6 +150,7 @@ class Editor:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forms", "content", "told"),
     [

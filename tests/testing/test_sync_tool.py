@@ -47,6 +47,7 @@ async def test_two_sessions_meet(tmp_path: Path) -> None:
     assert [output.text for output in outputs] == ["ok", "ok"]
 
 
+@pytest.mark.slow
 async def test_calls_behind_one_that_runs_alone_do_not_meet(tmp_path: Path) -> None:
     @tool(mutating=False, parallel=False)
     async def alone() -> str:

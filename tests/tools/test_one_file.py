@@ -14,6 +14,8 @@ import pytest
 from toolrest.testing import Call, Say
 from toolrest.testing.server import ScriptedServer
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 NEW = '''"""`count_words`: how many words a text has."""
 

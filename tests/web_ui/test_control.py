@@ -184,6 +184,7 @@ async def test_news_say_that_a_session_asks(running: Callable[..., Controlled], 
     await stream.aclose()
 
 
+@pytest.mark.slow
 async def test_a_session_is_started_answered_and_ended_on_the_page(
     desk: Any,  # noqa: F811
     serve: Any,  # noqa: F811
@@ -356,6 +357,7 @@ async def test_only_running_sessions_are_controlled(client: Client, name: str) -
     assert (await client.get(f"/api/sessions/{name}/live")).status_code == 404
 
 
+@pytest.mark.slow
 async def test_a_session_that_does_not_answer_holds_up_no_other(
     client: Client,
     running: Callable[..., Controlled],
@@ -380,6 +382,7 @@ async def test_a_session_that_does_not_answer_holds_up_no_other(
     await turn
 
 
+@pytest.mark.slow
 async def test_the_page_waits_for_no_suspended_session(
     client: Client,
     running: Callable[..., Controlled],

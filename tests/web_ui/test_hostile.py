@@ -86,6 +86,7 @@ async def test_what_a_page_asks_for_by_itself_keeps_nobody_logged_in(
 # Other users' processes
 
 
+@pytest.mark.slow
 def test_requests_that_do_not_come_whole_end(
     page: WebPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

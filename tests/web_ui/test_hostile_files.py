@@ -114,6 +114,7 @@ GREETING = b'{"hello": "n"}\n'
 ROW = {"id": "i", "pin": "p", "kind": "approval", "created": 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "said",
     [

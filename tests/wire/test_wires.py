@@ -220,6 +220,7 @@ async def test_garbage_in_a_stream_is_passed_over(
         assert len(done(await ask(connect(server, wire)))) == 1
 
 
+@pytest.mark.slow
 async def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(
     wire: ModelWire, connect: Any, ask: Any, done: Any
 ) -> None:
@@ -534,6 +535,7 @@ async def test_an_answer_in_one_piece(wire: ModelWire, connect: Any, ask: Any, d
     assert [item["type"] for item in items] == ["message", "function_call"]
 
 
+@pytest.mark.slow
 async def test_the_first_token_has_a_limit_of_its_own(
     wire: ModelWire, connect: Any, ask: Any
 ) -> None:

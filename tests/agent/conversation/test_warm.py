@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolrest import Toolrest
 from toolrest.agent.conversation import preload as warm
 from toolrest.agent.conversation.conversation import Conversation
@@ -54,6 +56,7 @@ def test_a_session_opens_without_what_only_its_first_request_takes(tmp_path: Pat
     assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_the_first_command_finds_nearly_everything_loaded(tmp_path: Path) -> None:
     for mode in ("danger-full-access", "workspace-write"):
         done = subprocess.run(

@@ -107,6 +107,7 @@ async def check_goes_on(agent: Make, path: str, wire: Any) -> None:
         await session.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_killed_at_any_moment_it_goes_on(
     crashes: Crashes, agent: Make, toolrest_home: Path, full: bool

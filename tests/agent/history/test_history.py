@@ -142,6 +142,7 @@ LINES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(LINES, max_size=12))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_a_session_or_an_error(tmp_path: Path, rows: list[bytes]) -> None:

@@ -153,6 +153,7 @@ async def test_a_limit_and_its_room(parent: Make) -> None:
     assert (await wait(rest, third))["status"] == {third: {"completed": "ok"}}
 
 
+@pytest.mark.slow
 async def test_closing_a_stuck_child_is_quick(
     parent: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

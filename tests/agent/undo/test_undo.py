@@ -409,6 +409,7 @@ def _do(work: Path, name: str, kind: str, salt: int) -> None:
         path.chmod(0o755 if kind == "exec" else 0o644)
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, min_size=1, max_size=4), st.data())
 def test_any_turn_can_be_gone_back_to_and_forth(turns: list[object], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -433,6 +433,7 @@ async def test_approving_twice_in_many_processes_runs_once(
     assert mark.read_text() == "x\n"
 
 
+@pytest.mark.slow
 async def test_not_even_a_crash_makes_it_run_twice(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, full: bool
 ) -> None:
@@ -491,6 +492,7 @@ with open(mark, "a") as stream:
 """
 
 
+@pytest.mark.slow
 async def test_death_at_any_step_of_taking_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, toolrest_home: Path
 ) -> None:
@@ -518,6 +520,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOLREST, *words], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_the_command(tmp_path: Path, toolrest_home: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

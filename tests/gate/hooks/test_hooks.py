@@ -287,6 +287,7 @@ async def test_an_earlier_yes_is_no_yes_to_another_input(tmp_path: Path, script:
 #
 
 
+@pytest.mark.slow
 async def test_every_tool_is_seen_before_and_after(tmp_path: Path, script: Script) -> None:
     pre, post = script("", "pre.py"), script("", "post.py")
     (tmp_path / "a.txt").write_text("a\n")
@@ -360,6 +361,7 @@ async def test_matchers(tmp_path: Path, script: Script, matcher: str, matching: 
     assert blocked == expected
 
 
+@pytest.mark.slow
 async def test_calls_keep_their_order_while_hooks_take_their_time(
     tmp_path: Path, script: Script
 ) -> None:

@@ -381,6 +381,7 @@ PIECES += [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8))
 @settings(deadline=None)
 def test_whatever_pattern_is_accepted_ends_soon(pieces: list[str]) -> None:

@@ -781,6 +781,7 @@ def has_reference(value: Any) -> bool:
     return isinstance(value, list) and any(map(has_reference, value))
 
 
+@pytest.mark.slow
 @thorough
 @given(junk | schemas())
 def test_any_input_is_normalised_or_refused(schema: Any) -> None:
@@ -828,6 +829,7 @@ def has_alternative_objects(value: Any) -> bool:
     return isinstance(value, list) and any(map(has_alternative_objects, value))
 
 
+@pytest.mark.slow
 @thorough
 @given(schemas(typed=True), instances)
 def test_what_the_tool_accepts_is_never_forbidden(schema: JSONObject, value: JSONObject) -> None:
@@ -838,6 +840,7 @@ def test_what_the_tool_accepts_is_never_forbidden(schema: JSONObject, value: JSO
         assert jsonschema_rs.Draft202012Validator(normal).is_valid(value)
 
 
+@pytest.mark.slow
 @thorough
 @given(schemas(), instances)
 def test_what_became_optional_is_put_back(schema: JSONObject, value: JSONObject) -> None:

@@ -79,6 +79,7 @@ def test_what_is_too_long_to_check_is_refused_with_the_limit(
         check_freeform(takes(grammar), unit * (limit // len(unit)))
 
 
+@pytest.mark.slow
 def test_a_grammar_with_endless_readings_gives_up_in_time() -> None:
     check_freeform(takes(AMBIGUOUS), "x" * 5)
     said: list[str] = []

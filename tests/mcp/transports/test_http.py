@@ -292,6 +292,7 @@ async def test_a_server_cannot_send_us_to_hosts_that_are_not_listed(
     assert "is not in tool_security.allowed_network_domains" in status.reason
 
 
+@pytest.mark.slow
 async def test_an_answer_that_would_grow_is_not_unpacked(open_rest: Open, site: Site) -> None:
     site.guarded, site.packs = False, True
     row = {"url": f"{site.base}/mcp", "tool_timeout_sec": 5.0}
@@ -379,6 +380,7 @@ async def test_the_open_internet_does_not_lead_into_the_users_network(
         await leaving(request)
 
 
+@pytest.mark.slow
 async def test_an_expired_token_is_refreshed_after_a_restart(
     open_rest: Open, site: Site, toolrest_home: Path
 ) -> None:

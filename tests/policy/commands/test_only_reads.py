@@ -148,6 +148,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_what_counts_as_a_look_changes_nothing(scratch: Path, env: dict[str, str]) -> None:
     """On the tree before this `git diff -U --output=out` did."""

@@ -205,6 +205,7 @@ def assert_valid(parts: tuple[dict[str, Any], ...], whole: str) -> None:
         assert [part["cmd"] for part in parts] == [whole]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=10_000 if FULL else 1_000,
     deadline=None,

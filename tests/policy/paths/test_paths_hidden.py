@@ -261,6 +261,7 @@ def means(glob: list[str], path: str) -> bool:
     return fits and means(rest, path[1:])
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     st.lists(st.sampled_from(["a", "b", "/", "*", "**/", "**", "?"]), max_size=7),

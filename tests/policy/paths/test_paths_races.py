@@ -14,6 +14,8 @@ import pytest
 
 from toolrest.errors import Rejected
 
+pytestmark = pytest.mark.slow
+
 # Runs in a process of its own, so that it swaps while our side is between two system calls.
 SWAPPER = """
 import os, sys

@@ -114,6 +114,7 @@ def test_errors_name_the_line(text: str, line: int, words: str) -> None:
     assert "\n" not in message
 
 
+@pytest.mark.slow
 def test_a_file_that_never_ends_is_an_error() -> None:
     with pytest.raises(ConfigError, match="took more than"):
         parse_rules("def f():\n    for i in range(2000000000):\n        pass\nf()")

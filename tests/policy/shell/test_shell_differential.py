@@ -20,6 +20,8 @@ import pytest
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
+pytestmark = pytest.mark.slow
+
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 LINES = 6_000 if FULL else 700
 BASH = next((p for p in ("/bin/bash", "/usr/bin/bash") if os.access(p, os.X_OK)), "")

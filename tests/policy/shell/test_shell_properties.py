@@ -74,6 +74,7 @@ def holds_document(command: str) -> bool:
 WHOLE = [c for c in COMMANDS if not is_broken(verdict_of(c)) and "#" not in c and c[-1] not in "&;"]
 
 
+@pytest.mark.slow
 @MANY
 @given(any_text | any_script)
 def test_nothing_makes_it_raise(text: str) -> None:
@@ -85,6 +86,7 @@ def test_nothing_makes_it_raise(text: str) -> None:
         outcome(verdict, Rules(), setting)
 
 
+@pytest.mark.slow
 @MANY
 @given(st.sampled_from(WHOLE), st.sampled_from(WHOLE), st.sampled_from([*JOINTS, *FRAMES]))
 def test_appending_never_lowers_the_verdict(base: str, more: str, joint: str) -> None:
@@ -98,6 +100,7 @@ def test_appending_never_lowers_the_verdict(base: str, more: str, joint: str) ->
         assert ORDER[now] >= ORDER[was], (setting, was, now)
 
 
+@pytest.mark.slow
 @MANY
 @given(st.sampled_from(WHOLE), any_text | any_script | st.sampled_from(COMMANDS))
 def test_appending_a_line_of_anything_never_lowers_an_answer(base: str, more: str) -> None:

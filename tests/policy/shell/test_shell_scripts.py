@@ -235,6 +235,7 @@ def wrong(bench: Bench, shell: str, script: str, verdict: Judgement) -> str:
     return f"{script!r} started {unseen or changed}" if unseen or changed else ""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("shell", SCRIPTS)
 def test_a_shell_starts_only_what_we_saw(shell: str, tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ class Chaos:
         assert result.state == "failed_to_start"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_chaos(
     owner: Owner, sh: Callable[..., Command], mark: Any, full: bool, seed: int

@@ -159,6 +159,7 @@ async def test_interrupt_without_a_terminal(table: Sessions, sh: Sh, clock: Cloc
     assert (ended.text, ended.exit_code) == ("caught\n", 7)
 
 
+@pytest.mark.slow
 async def test_typing_at_what_has_ended_gives_its_end(table: Sessions, sh: Sh, go: Path) -> None:
     for tty in (False, True):
         first = await table.exec(sh(f"{until_exists(go)}; exit 5", tty=tty), yield_ms=250)
@@ -193,6 +194,7 @@ async def test_a_python_prompt(table: Sessions, clock: Clock) -> None:
     assert (ended.state, ended.exit_code) == ("exited", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "waiting"),
     [
@@ -407,6 +409,7 @@ async def test_numbers(owner: Owner, sh: Sh) -> None:
     assert max(numbers) <= 99_999
 
 
+@pytest.mark.slow
 async def test_a_full_table(
     owner: Owner, sh: Sh, mark: Any, go: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

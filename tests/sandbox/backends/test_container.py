@@ -733,6 +733,7 @@ def test_a_session_that_is_closed_while_its_container_starts(
     assert docker.asked("rm")[-1][-1] == run[run.index("--name") + 1]
 
 
+@pytest.mark.slow
 async def test_a_command_that_is_given_up_ends_its_container(
     policy: SandboxPolicy, docker: Docker, tmp_path: Path
 ) -> None:

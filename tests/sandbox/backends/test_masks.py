@@ -34,6 +34,7 @@ def fill(workspace: Path) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 def test_all_are_masked_and_stay_where_they_are(person: Person) -> None:
     script = f"""
         import pathlib
@@ -113,6 +114,7 @@ async def test_what_waits_for_the_masks_loads_nothing_that_a_command_wrote(groun
     assert (base / "ws/seen").read_text() == f"{base}/ws\n"
 
 
+@pytest.mark.slow
 async def test_five_hundred_are_hidden_at_once(ground: Path) -> None:
     """What they cost is in `bench/masks.py`."""
     for number in range(500):

@@ -56,6 +56,7 @@ def ways_to_make(name: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_missing_control_files_cannot_be_made(person: Person) -> None:
     """S8: create, rename, symlink and parent folders, all from inside."""
     person.do("echo x > README", person.workspace)
@@ -119,6 +120,7 @@ def test_the_hosts_tmp_when_asked_for(person: Person) -> None:
     assert person.do(f"cat {mark}; rm {mark}") == "in\n"
 
 
+@pytest.mark.slow
 def test_a_workspace_in_tmp(person: Person) -> None:
     base = person.do("mktemp -d /tmp/toolrest-XXXXXX").strip()
     person.do(f"mkdir -p {base}/a/ws && echo secret > {base}/a/beside")
@@ -139,6 +141,7 @@ def test_a_workspace_in_tmp(person: Person) -> None:
         person.do(f"rm -rf {base}")
 
 
+@pytest.mark.slow
 def test_links_planted_in_the_private_tmp_lead_nowhere(person: Person) -> None:
     """The folders above a workspace in /tmp must not be swapped for links between commands."""
     base = person.do("mktemp -d /tmp/toolrest-XXXXXX").strip()
@@ -180,6 +183,7 @@ def test_a_symlinked_root_is_bound_where_it_really_is(person: Person) -> None:
     assert (person.place / "real/made").exists()
 
 
+@pytest.mark.slow
 def test_a_root_that_becomes_a_link_later_moves_nothing(person: Person) -> None:
     """S6: roots are followed once; a command's folder never becomes one."""
     person.do("mkdir out && ln -s ../out ws/link")
@@ -267,6 +271,7 @@ def test_a_root_in_run(person: Person) -> None:
         shutil.rmtree(base)
 
 
+@pytest.mark.slow
 def test_hidden_places(person: Person) -> None:
     person.do("mkdir -p home/.ssh home/.aws/deep && echo k > home/.ssh/id && echo k > home/.netrc")
     person.do("echo SECRET=1 > ws/.env && mkdir -p ws/sub && echo SECRET=2 > ws/sub/.env")
@@ -330,6 +335,7 @@ def test_read_roots_narrow_what_is_seen(person: Person) -> None:
     assert codes(results) == [True, False, False, True, False], [r.text for r in results]
 
 
+@pytest.mark.slow
 def test_deleting_everything_deletes_nothing_outside(person: Person) -> None:
     """R-37."""
     person.do("mkdir -p home/d && echo 1 > home/d/f && echo 2 > home/g && echo 3 > ws/mine")

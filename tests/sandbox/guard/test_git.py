@@ -100,6 +100,7 @@ def test_tricks_fail(clone: Person, trick: str) -> None:
     assert state(clone, clone.workspace) == before
 
 
+@pytest.mark.slow
 def test_all_tricks_one_after_the_other(clone: Person) -> None:
     before = state(clone, clone.workspace)
     results = clone.confined(*TRICKS, *TRICKS)
@@ -260,6 +261,7 @@ def test_a_submodule_does_not_stop_to_be_one(clone: Person, super_project: Path)
     assert evil(clone, super_project / "sub") == "none"
 
 
+@pytest.mark.slow
 def test_submodules_are_found_among_many_folders(clone: Person, super_project: Path) -> None:
     workspace = str(super_project)
     many = "for i in $(seq 99); do mkdir -p .git/modules/!$i .git/worktrees/!$i; done"

@@ -66,6 +66,7 @@ def held(person: Person, **wish: Any) -> bool:
     return all(result.code != 0 for result in results)
 
 
+@pytest.mark.slow
 def test_all_of_it_is_guarded_and_work_goes_on(project: Person) -> None:
     assert held(project)
     commit = "date +%N > f && git add f && git commit -qm inside"
@@ -99,6 +100,7 @@ FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 WAYS = sorted(HIDING) if FULL else random.Random(3).sample(sorted(HIDING), 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", WAYS)
 def test_what_a_command_does_hides_nothing(project: Person, how: str) -> None:
     first, *later = project.confined(HIDING[how], "chmod 755 .git; true", *TARGETS)
@@ -151,6 +153,7 @@ def test_folders_that_nobody_may_look_into_are_hidden_with_what_is_in_them(perso
     assert (person.workspace / "e/prot").read_text() == "kept\n"
 
 
+@pytest.mark.slow
 def test_parts_of_git_that_look_like_git_are_left_alone(project: Person) -> None:
     """`logs` has a HEAD, `objects` an `info`."""
     project.do("git -C sub commit -q --allow-empty -m 2; git -C sub gc -q", project.workspace)

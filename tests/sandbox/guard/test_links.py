@@ -88,6 +88,7 @@ def state(person: Person) -> str:
     return person.do(look, person.workspace)
 
 
+@pytest.mark.slow
 def test_nobody_replaces_one_or_what_it_leads_to(linked: Person) -> None:
     before = state(linked)
     results = linked.confined(*TRICKS)
@@ -316,6 +317,7 @@ def test_where_none_can_be_held_nothing_runs_not_even_with_less(
         confined(opened(workspace, None))
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 def test_a_view_that_cannot_be_shown_is_no_reason_for_a_weaker_backend(workspace: Path) -> None:
     names = [workspace / f".env.{number}" for number in range(3100)]

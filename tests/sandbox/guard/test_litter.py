@@ -125,6 +125,7 @@ def test_a_session_killed_between_commands_leaves_nothing(work: Path, start: Sta
     until(lambda: entries(work) == before)
 
 
+@pytest.mark.slow
 def test_a_session_killed_at_any_moment_leaves_nothing_failed_before(
     work: Path, start: Start, full: bool
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_session_killed_at_any_moment_leaves_nothing_failed_before(
         until(lambda: entries(work) == before)
 
 
+@pytest.mark.slow
 def test_nor_one_of_which_a_forked_copy_lives_on_for_a_while_failed_before(
     work: Path, start: Start
 ) -> None:
@@ -175,6 +177,7 @@ def test_what_the_user_makes_meanwhile_stays_when_the_session_is_killed(
     assert {path for path in before - entries(work) if "/.git/" not in path} == gone
 
 
+@pytest.mark.slow
 def test_what_is_left_when_the_helper_was_killed_too_goes_with_the_next_session_failed_before(
     work: Path, start: Start
 ) -> None:
@@ -191,6 +194,7 @@ def test_what_is_left_when_the_helper_was_killed_too_goes_with_the_next_session_
     until(lambda: entries(work) == before)
 
 
+@pytest.mark.slow
 def test_of_two_sessions_in_a_folder_the_living_one_keeps_its_placeholders(
     work: Path, start: Start
 ) -> None:
@@ -214,6 +218,7 @@ def test_of_two_sessions_in_a_folder_the_living_one_keeps_its_placeholders(
     until(lambda: entries(work) == before)
 
 
+@pytest.mark.slow
 def test_two_sessions_killed_in_one_folder_leave_nothing_failed_before(
     work: Path, start: Start
 ) -> None:
@@ -225,6 +230,7 @@ def test_two_sessions_killed_in_one_folder_leave_nothing_failed_before(
     until(lambda: entries(work) == before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("below", "exclude"), [("", "new.txt\n"), ("", None), ("sub", "new.txt\n"), ("", "gone")]
 )

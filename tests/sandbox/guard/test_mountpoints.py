@@ -328,6 +328,7 @@ print(number)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_wherever_a_session_is_killed_nothing_of_it_stays_failed_before(
     root: Path, elsewhere: bool, full: bool

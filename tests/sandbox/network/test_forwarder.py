@@ -43,6 +43,7 @@ def address(tmp_path: Path, proxy: socket.socket) -> Iterator[tuple[str, int]]:
         started.wait()
 
 
+@pytest.mark.slow
 def test_connections_past_the_most_wait_for_one_that_ends(
     address: tuple[str, int], proxy: socket.socket
 ) -> None:

@@ -84,6 +84,7 @@ async def test_on(policy: Callable[[Network], SandboxPolicy], port: int, backend
     assert await run(sandbox, "-c", FETCH, f"http://127.0.0.1:{port}/") == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_the_allowlist(
     policy: Callable[[Network], SandboxPolicy], port: int, tmp_path: Path

@@ -187,6 +187,7 @@ def test_signals_are_passed_on(boot: Booted) -> None:
     assert client.ended()[0] == 115
 
 
+@pytest.mark.slow
 def test_a_boot_without_an_answer_ends_in_time(boot: Booted) -> None:
     with pytest.raises(MachineFailed, match="did not answer in 1 s; kernel panic"):
         boot("os.write(1, b'kernel panic\\n'); os.read(3, 1)", "", 1)

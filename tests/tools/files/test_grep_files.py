@@ -125,6 +125,7 @@ async def test_long_lines_and_wide_encodings(work: Path, call: Call) -> None:
     assert f"{work}/wide.txt\n2:needle ü" in output.text
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.text("ab \r", max_size=6), max_size=12), st.sampled_from(["a", "ab", "b b"]))
 def test_content_finds_the_lines_that_hold_the_text(lines: list[str], needle: str) -> None:
@@ -173,6 +174,7 @@ async def test_hidden_files_are_in_no_result(work: Path, mode: str) -> None:
         assert ".env" not in (await rest.call("glob_files", {"pattern": ".env*"})).text
 
 
+@pytest.mark.slow
 async def test_no_swap_shows_what_is_hidden(work: Path, full: bool) -> None:
     lay(work, {"open/f": "needle PUBLIC", "keys/f": "needle SECRET"})
     spot, aside = work / "spot", work / "aside"

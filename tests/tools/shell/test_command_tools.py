@@ -391,6 +391,7 @@ async def test_the_session_may_run_only_so_many_commands(tmp_path: Path) -> None
     assert "max_shell_commands_per_session" in outputs[2].text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_sandbox")
 async def test_a_terminal_session_lives_between_calls(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:

@@ -295,6 +295,7 @@ async def test_abort_stops_the_queued_calls_of_the_same_reply(workspace: Path) -
 FOLDERS = ("a", "b", "c")
 
 
+@pytest.mark.slow
 @given(
     placed=st.sets(st.sampled_from(FOLDERS), min_size=1),
     links=st.dictionaries(st.sampled_from(FOLDERS), st.sampled_from(FOLDERS)),

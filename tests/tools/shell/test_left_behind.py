@@ -78,6 +78,7 @@ async def test_nothing_runs_any_more_when_the_answer_is_there(work: Path, tool: 
             assert os.listdir(work) == []
 
 
+@pytest.mark.slow
 async def test_no_daemon_takes_a_name_that_is_let_go(work: Path) -> None:
     (work / "grab.py").write_text(GRABBER)
     async with Toolrest(work, settings={"checkpoints.enabled": False}) as rest:

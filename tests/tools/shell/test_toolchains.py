@@ -14,7 +14,7 @@ import pytest
 
 from toolrest import Toolrest
 
-pytestmark = pytest.mark.needs("namespaces")
+pytestmark = [pytest.mark.needs("namespaces"), pytest.mark.slow]
 
 SETTINGS = {"shell_environment_policy": {"set": {"UV_OFFLINE": "1", "NPM_CONFIG_OFFLINE": "true"}}}
 

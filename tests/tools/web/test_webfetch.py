@@ -267,6 +267,7 @@ async def test_declared_streamed_and_packed_sizes_are_capped(tmp_path: Path, sit
     assert "encoded as br" in (await fetch(tmp_path, f"{site.url}/odd")).text
 
 
+@pytest.mark.slow
 async def test_a_slow_server_is_given_up(tmp_path: Path, site: Site) -> None:
     def dribble(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

@@ -30,6 +30,7 @@ def test_arguments_in_pieces_are_whole_when_all_of_them_are(text: str, size: int
     assert slot.is_whole == (is_object(text) or last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"name": "f"}, {"new_id": True}])
 def test_long_arguments_are_put_together_without_delay(more: dict[str, Any]) -> None:
     """A file in pieces that each had the name or an id of its own took a minute of processor."""

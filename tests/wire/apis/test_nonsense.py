@@ -75,6 +75,7 @@ def parsers() -> list[Parser]:
     return [ResponsesParser(), ChatParser(LOCAL, {}), AnthropicParser({})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(3))
 @given(
     stream=st.lists(events, max_size=6),

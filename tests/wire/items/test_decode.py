@@ -362,6 +362,7 @@ typed = st.builds(
 )
 
 
+@pytest.mark.slow
 @thorough
 @given(junk)
 def test_any_reply_is_read_without_an_exception(reply: Any) -> None:
@@ -381,6 +382,7 @@ def test_every_typed_call_becomes_one_item(items: list[Any]) -> None:
         assert any(call.call_id is known or call.call_id == known for known in ids)
 
 
+@pytest.mark.slow
 @thorough
 @given(st.lists(bodies, max_size=3))
 def test_every_chat_entry_becomes_one_item(entries: list[Any]) -> None:
