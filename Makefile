@@ -9,9 +9,8 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 # uv and pip both read dependency groups from pyproject.toml; pip only since 25.1.
 UV := $(shell command -v uv 2>/dev/null)
-# Compiled once, whatever the caller's settings are, and not beside the source.
+# The tests start Python many hundred times: it must not compile everything each time.
 unexport PYTHONDONTWRITEBYTECODE
-export PYTHONPYCACHEPREFIX := $(abspath $(CACHE))/compiled
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
 # What other rights than a machine's own change.
