@@ -54,7 +54,7 @@ def test_what_the_machine_lacks_and_what_is_slow_is_counted_at_the_end(tmp_path:
     assert reason.startswith("SKIPPED [3] ")
     assert reason.endswith(REASONS["namespaces"])
     assert ends.startswith("1 passed, 3 skipped")
-    assert last == "1 slow tests are left: make check"
+    assert last == "1 slow tests are left; make check runs them too"
 
 
 def test_a_full_run_that_skips_a_test_fails(tmp_path: Path) -> None:

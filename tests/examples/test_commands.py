@@ -34,6 +34,8 @@ HELLO = {
 NOT_RUN = {
     "pip install 'toolrest[all]'": "it is installed",
     "export OPENAI_API_KEY=…": "the scripted server's is set",
+    "make demo": "tests/cli/test_commands.py runs the demo",
+    "make test": "it runs this",
     "ssh -L 8137:127.0.0.1:8137 you@your-machine": "it needs another machine",
 }
 # What is on the screen: of a list, the last one is awaited and then the program is ended.
