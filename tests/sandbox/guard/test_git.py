@@ -67,7 +67,8 @@ def clone(person: Person) -> Person:
 def state(person: Person, folder: Path) -> str:
     """What git would act upon."""
     return person.do(
-        "cat .git/config; ls -la --time-style=+ .git/hooks; cat .git/info/*; ls -d .git/c*[gr]",
+        "cat .git/config; ls -lA --time-style=+ .git/hooks; ls -ld --time-style=+ .git/hooks;"
+        "cat .git/info/*; ls -d .git/c*[gr]",
         folder,
     )
 
