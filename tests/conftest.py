@@ -149,7 +149,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """The last line of a run without the slow ones."""
     report = config.pluginmanager.get_plugin("terminalreporter")
     if report is not None and config.option.markexpr == "not slow":
-        report.write_line(f"{config.stash.get(_SLOW, 0):,} slow tests are left; make check runs them too")
+        slow = config.stash.get(_SLOW, 0)
+        report.write_line(f"{slow:,} slow tests are left; make check runs them too")
 
 
 @pytest.fixture
