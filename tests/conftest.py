@@ -85,7 +85,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def _kill_below(item: pytest.Item) -> None:
     item.stash[_KILLED] = True
-    print(f"\n{item.nodeid} hangs; its processes are killed", file=item.config.stash[_STDERR])
+    stderr = item.config.stash[_STDERR]
+    print(f"\n{item.nodeid} hangs; its processes are killed", file=stderr, flush=True)
     strike(os.getpid())
 
 
