@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolrest.lazy_names import LazyNames
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:

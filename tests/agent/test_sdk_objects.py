@@ -109,6 +109,7 @@ async def test_thinking_goes_back_as_it_came(rest: Toolrest) -> None:
     assert (block["type"], block["thinking"], block["signature"]) == ("thinking", "Hm.", "sig")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wire", "last"), [("anthropic", 2), ("responses", 1)])
 async def test_no_call_of_a_stream_that_broke_off_is_run(
     rest: Toolrest, wire: str, last: int

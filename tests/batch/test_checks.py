@@ -15,6 +15,7 @@ from tests.batch.test_tasks import repository
 from toolrest.batch import attempt as attempt_module
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_the_score_is_the_whole_last_line(bench: Callable[..., Bench]) -> None:
     cases = {
@@ -53,6 +54,7 @@ def check(bench: Callable[..., Bench], command: str, settings: str = "", **more:
     return here.results()["task-0"]["check"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(
     ("settings", "more", "may_write"),
@@ -71,6 +73,7 @@ def test_a_check_may_write_where_the_session_could(
     assert (found["score"], found["exit_code"] == 0) == (float(may_write), may_write), found
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_check_of_a_worktree_may_write(bench: Callable[..., Bench], tmp_path: Path) -> None:
     repository(tmp_path / "repo")
@@ -78,6 +81,7 @@ def test_a_check_of_a_worktree_may_write(bench: Callable[..., Bench], tmp_path: 
     assert check(bench, "touch made", mode, repo=str(tmp_path / "repo"))["score"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("profile", [None, "open"])
 def test_a_check_reaches_what_the_session_could(

@@ -57,6 +57,7 @@ def test_prices_of_the_models_that_tasks_name(
     assert found.price("gpt-5-mini") == Price(0.25, 2, 0.025)
 
 
+@pytest.mark.slow
 async def test_a_task_whose_cost_turns_out_to_be_unknown_is_stopped(
     bench: Callable[..., Bench],
 ) -> None:
@@ -71,6 +72,7 @@ async def test_a_task_whose_cost_turns_out_to_be_unknown_is_stopped(
     assert "`max_cost` is set, and the price of gpt-5.5 is not known" in end.result["error"]
 
 
+@pytest.mark.slow
 def test_a_task_over_its_cost_asks_nothing_more_and_counts_once(
     bench: Callable[..., Bench],
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_task_over_its_cost_asks_nothing_more_and_counts_once(
     assert used() == (220, pytest.approx(0.22))
 
 
+@pytest.mark.slow
 async def test_tokens_of_sub_agents_count_for_the_batch(bench: Callable[..., Bench]) -> None:
     """Three replies to the task's own session, and two to its sub-agent."""
 

@@ -106,6 +106,7 @@ def _recorded(bench: Bench) -> bool:
     return any(b'"thread_id"' in path.read_bytes() for path in bench.store.glob("tasks/*/lease-*"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
     model = HeldWorker()
@@ -130,6 +131,7 @@ def test_two_hundred_sessions_survive_kills(bench: Callable[..., Bench]) -> None
     check_whole(here, faults(here, model, 200, 8, 2, (0.2, 0.5, 0.8)))
 
 
+@pytest.mark.slow
 def test_a_stopped_task_goes_on_with_its_session(bench: Callable[..., Bench]) -> None:
     """SIGTERM, then another start: the session's second turn is the next request."""
     waits = [True]
@@ -171,6 +173,7 @@ def lose_result(bench: Bench) -> Any:
     return row
 
 
+@pytest.mark.slow
 def test_an_answer_on_record_is_not_asked_for_again(bench: Callable[..., Bench]) -> None:
     """The runner dies after the answer, before the result."""
     here = bench(worker(1))
@@ -185,6 +188,7 @@ def test_an_answer_on_record_is_not_asked_for_again(bench: Callable[..., Bench])
     assert [one["outcome"] for one in again["attempts"]] == ["killed", "done"]
 
 
+@pytest.mark.slow
 def test_a_session_that_died_before_its_prompt_was_on_record_starts_over(
     bench: Callable[..., Bench],
 ) -> None:
@@ -202,6 +206,7 @@ def test_a_session_that_died_before_its_prompt_was_on_record_starts_over(
     assert [one["resumed"] for one in again["attempts"]] == [False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_machine_that_gets_a_task_back_at_once_takes_what_the_other_one_did(
     bench: Callable[..., Bench], tmp_path: Path
@@ -247,6 +252,7 @@ def test_a_machine_that_gets_a_task_back_at_once_takes_what_the_other_one_did(
     assert (first == back, first == away) == (True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_ends_all_and_says_how_to_go_on(bench: Callable[..., Bench], times: int) -> None:
     """A terminal sends it to all processes of the batch; some people press it twice."""

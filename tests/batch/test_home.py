@@ -52,6 +52,7 @@ def made(user: Path, written: tuple[Path, ...] = ()) -> dict[str, str]:
     return {str(path.relative_to(home)): path.read_text() for path in found if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["the folder", "a file"])
 def test_a_rule_behind_a_link_forbids_in_a_task(
     bench: Callable[..., Bench], dotfiles: Path, link: str

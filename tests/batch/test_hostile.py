@@ -99,6 +99,7 @@ async def test_no_program_of_a_workspace_is_taken_for_git(
     assert b"+touch" in patch.data
 
 
+@pytest.mark.slow
 async def test_nested_repositories_do_not_stop_a_patch(source: Path, tmp_path: Path) -> None:
     workspaces, made = await worktree(source, tmp_path)
     for name in ("no [commit]*", "deep/er"):
@@ -212,6 +213,7 @@ async def test_a_workspace_whose_patch_cannot_be_made_is_kept(
     assert (kept / "work.txt").read_text() == "an hour's\n"
 
 
+@pytest.mark.slow
 async def test_a_session_that_the_kernel_killed_for_memory_is_tried_once_more(
     sessions: list[ChildEnd], tmp_path: Path
 ) -> None:
@@ -314,6 +316,7 @@ async def work(
     return setup
 
 
+@pytest.mark.slow
 async def test_a_machine_that_gets_a_task_back_takes_what_the_other_one_did(tmp_path: Path) -> None:
     repository(tmp_path / "repo")
     task = BatchTask("t", "p", None, repo=str(tmp_path / "repo"))
@@ -332,6 +335,7 @@ async def test_a_machine_that_gets_a_task_back_takes_what_the_other_one_did(tmp_
     assert Path(back.workspace.path, "4.txt").exists(), "its own worktree goes on"
 
 
+@pytest.mark.slow
 async def test_a_runner_without_a_recent_heartbeat_stores_no_copy(tmp_path: Path) -> None:
     """It was stopped for long (SIGSTOP, suspend): another runner may have the task by now."""
     repository(tmp_path / "repo")
@@ -468,6 +472,7 @@ async def test_no_task_begins_in_a_cancelled_batch(
     assert store.files("tasks/t") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lost", "failure"), [(10, None), (11, "killed"), (12, "killed")])
 async def test_a_task_that_kills_its_runners_is_given_up(
     sessions: list[ChildEnd], source: Path, tmp_path: Path, lost: int, failure: str | None
@@ -494,6 +499,7 @@ async def test_a_task_that_kills_its_runners_is_given_up(
         assert (await run_task(task, store, options)).result["failure"] is None  # type: ignore[index]
 
 
+@pytest.mark.slow
 async def test_a_result_of_our_own_is_not_taken_for_another_runners(
     sessions: list[ChildEnd], tmp_path: Path
 ) -> None:

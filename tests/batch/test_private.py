@@ -63,6 +63,7 @@ def holds(folder: Path, word: str) -> list[str]:
     return [str(path) for path in files if word.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 async def test_the_password_of_a_repository_is_given_to_git_alone(
     guarded: str, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ async def test_the_password_of_a_repository_is_given_to_git_alone(
     assert holds(scratch, "geheim") == []
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_no_task_reads_what_another_one_stored(bench: Callable[..., Bench], tmp_path: Path) -> None:
     """Answers of others would spoil an evaluation; sessions and audits are private at home, too."""
@@ -113,6 +115,7 @@ def test_no_task_reads_what_another_one_stored(bench: Callable[..., Bench], tmp_
         assert machine.lacking()["namespaces"] or "journal" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_what_a_check_prints_is_kept_without_secrets(bench: Callable[..., Bench]) -> None:
     """As what a session's own commands print."""

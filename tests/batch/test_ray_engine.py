@@ -173,6 +173,7 @@ async def test_tasks_that_wait_for_a_worker_do_not_begin_after_the_limit(
     assert cluster.said == []
 
 
+@pytest.mark.slow
 async def test_a_task_whose_workers_are_always_lost_is_given_up(cluster: Cluster) -> None:
     def lost() -> None:
         raise WorkerCrashedError("the worker died: signal 9")

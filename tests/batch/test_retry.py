@@ -39,6 +39,7 @@ def writer() -> Callable[[Any], Any]:
     return reply
 
 
+@pytest.mark.slow
 def test_a_task_that_starts_over_has_a_new_session_and_keeps_what_undo_needs(
     bench: Callable[..., Bench],
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_task_that_starts_over_has_a_new_session_and_keeps_what_undo_needs(
     assert {path.name for path in place.iterdir()} == {"1.txt", "2.txt"}, "it is the user's"
 
 
+@pytest.mark.slow
 def test_a_kept_worktree_starts_over_with_its_task(bench: Callable[..., Bench]) -> None:
     here = bench(writer())
     repository(here.base / "repo")
@@ -133,6 +135,7 @@ async def test_the_time_between_runs_does_not_count(asked: list[list[str]], tmp_
     assert arguments[arguments.index("--timeout") + 1] == "694"
 
 
+@pytest.mark.slow
 def test_a_result_for_another_prompt_is_said(bench: Callable[..., Bench]) -> None:
     here = bench(lambda _: "done")
     rows = [{"id": name, "prompt": "task-0"} for name in ("a", "b")]
@@ -153,6 +156,7 @@ def test_a_result_for_another_prompt_is_said(bench: Callable[..., Bench]) -> Non
     assert [task for task, _ in here.turns()] == ["task-0", "task-0", "task-1"]
 
 
+@pytest.mark.slow
 def test_a_result_of_other_options_is_said(bench: Callable[..., Bench]) -> None:
     """Who evaluates two models with one store would take one's results for the other's."""
     here = bench(lambda _: "done")
@@ -167,6 +171,7 @@ def test_a_result_of_other_options_is_said(bench: Callable[..., Bench]) -> None:
     assert "results for" not in here.run().err
 
 
+@pytest.mark.slow
 def test_a_damaged_result_is_shown_and_can_be_run_again(bench: Callable[..., Bench]) -> None:
     """As a disk that failed leaves it."""
     here = bench(worker(1))

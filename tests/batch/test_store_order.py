@@ -92,6 +92,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return start
 
 
+@pytest.mark.slow
 async def test_a_copy_that_is_late_does_not_replace_what_the_task_ended_with(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ async def test_a_copy_that_is_late_does_not_replace_what_the_task_ended_with(
     assert store.stored[-1] == "result.json"
 
 
+@pytest.mark.slow
 async def test_the_heartbeat_goes_on_while_a_copy_is_stored(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ async def test_the_heartbeat_goes_on_while_a_copy_is_stored(
     assert store.beats > 2
 
 
+@pytest.mark.slow
 async def test_a_stopped_task_leaves_no_write_behind(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_stopped_task_leaves_no_write_behind(
     assert lease()["released"]
 
 
+@pytest.mark.slow
 async def test_what_a_quiet_session_has_done_is_stored_before_its_next_heartbeat(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ class Hanging(FolderStore):
         super().write(name, data)
 
 
+@pytest.mark.slow
 async def test_a_session_ends_before_its_lease_when_the_store_hangs(
     sessions: Sessions, task: BatchTask, tmp_path: Path
 ) -> None:

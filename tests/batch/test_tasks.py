@@ -38,6 +38,7 @@ def repository(folder: Path) -> str:
     return out.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_repository_a_patch_and_a_score(bench: Callable[..., Bench], tmp_path: Path) -> None:
     def reply(body: Any) -> Any:
@@ -83,6 +84,7 @@ def test_a_commit_that_is_not_there_is_a_failure_that_says_so(
     assert here.server.requests == []
 
 
+@pytest.mark.slow
 def test_failures_have_classes_retries_and_the_end_of_stderr(bench: Callable[..., Bench]) -> None:
     seen: dict[str, int] = {}
 
@@ -198,6 +200,7 @@ def test_a_cancelled_batch_does_not_start_until_that_is_undone(bench: Callable[.
     assert here.run().code == 0
 
 
+@pytest.mark.slow
 def test_what_needs_a_store_says_so(bench: Callable[..., Bench], tmp_path: Path) -> None:
     here = bench(worker(1))
     here.tasks(1, check="true")

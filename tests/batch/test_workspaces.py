@@ -85,6 +85,7 @@ async def test_a_new_run_begins_at_the_newest_commit(
     assert (await place.make("first", wanted, first.base)).base == first.base, "it goes on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["another branch", "no branch"])
 async def test_head_is_the_repositorys_own(place: Place, source: Path, how: str) -> None:
     git(source, "checkout", "-q", "--detach")
@@ -97,6 +98,7 @@ async def test_head_is_the_repositorys_own(place: Place, source: Path, how: str)
     assert (await place.make("third", "HEAD~1")).base == git(source, "rev-parse", "HEAD~1")
 
 
+@pytest.mark.slow
 async def test_a_mirror_is_fetched_once_a_run(
     place: Place, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ async def test_a_mirror_is_fetched_once_a_run(
     assert sum("--prune" in words for words in ran) == 1
 
 
+@pytest.mark.slow
 async def test_a_commit_of_no_branch_is_fetched_by_its_name(place: Place, source: Path) -> None:
     await place.make("first")
     git(source, "config", "uploadpack.allowAnySHA1InWant", "true")
@@ -178,6 +181,7 @@ async def test_an_error_of_the_git_server_may_pass(
     assert isinstance(caught.value, WorkspaceUnavailable) is not is_final, caught.value
 
 
+@pytest.mark.slow
 async def test_a_fetch_that_fails_is_named_and_tried_again(
     place: Place, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +285,7 @@ async def test_ids_that_git_would_change_have_a_patch(place: Place, name: str) -
     assert not os.path.exists(made.git_dir)
 
 
+@pytest.mark.slow
 async def test_ids_that_are_alike_have_worktrees_of_their_own(place: Place) -> None:
     paths = {(await place.make(name)).path for name in ("a.b", "a_b", "a..b", "a.b-c")}
     assert len(paths) == 4

@@ -45,6 +45,7 @@ def answers(screen: Screen, key: str) -> None:
     screen.types(key)
 
 
+@pytest.mark.slow
 def test_a_key_approves(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "that was it"])
     asked(screen)
@@ -56,6 +57,7 @@ def test_a_key_approves(chat: Any, desk: Any) -> None:
     assert ran(desk)
 
 
+@pytest.mark.slow
 def test_a_key_denies_and_the_turn_goes_on(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "then not"])
     asked(screen)
@@ -64,6 +66,7 @@ def test_a_key_denies_and_the_turn_goes_on(chat: Any, desk: Any) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 def test_a_denial_says_why(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "then not"])
     asked(screen)
@@ -74,6 +77,7 @@ def test_a_denial_says_why(chat: Any, desk: Any) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 def test_a_key_ends_the_turn(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "never said"])
     asked(screen)
@@ -83,6 +87,7 @@ def test_a_key_ends_the_turn(chat: Any, desk: Any) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
     """claude-code#21662, codex#31037: keys before and just after the question are text."""
     screen = chat([outside(), "then not"], program=patient("QUIET"))
@@ -104,6 +109,7 @@ def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     ["do it first", *(pytest.param(text, marks=pytest.mark.long) for text in ("yes do", "each"))],
@@ -127,6 +133,7 @@ def test_words_never_answer(chat: Any, desk: Any, words: str) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["marked", "unmarked"])
 def test_a_paste_never_approves(chat: Any, desk: Any, how: str) -> None:
     screen = chat([outside(), "then not"], program=patient("ALONE"))
@@ -147,6 +154,7 @@ def test_a_paste_never_approves(chat: Any, desk: Any, how: str) -> None:
     assert not ran(desk)
 
 
+@pytest.mark.slow
 def test_a_long_request_is_approved_only_after_it_was_seen(chat: Any, desk: Any) -> None:
     command = "\n".join(["echo was here > ../outside", *(f"true {n}" for n in range(60))])
     screen = chat([outside(command), "that was it"])
@@ -174,6 +182,7 @@ def test_a_long_request_is_approved_only_after_it_was_seen(chat: Any, desk: Any)
     assert ran(desk)
 
 
+@pytest.mark.slow
 def test_a_request_on_the_smallest_screen_says_what_to_press(chat: Any, desk: Any) -> None:
     """Failed before: a hint that was cut, and no key that approves after it was seen."""
     screen = chat([outside(), "that was it"], size=(5, 20))
@@ -189,6 +198,7 @@ def test_a_request_on_the_smallest_screen_says_what_to_press(chat: Any, desk: An
     screen.until(lambda: ran(desk), "it runs")
 
 
+@pytest.mark.slow
 def test_several_wait_and_each_has_its_answer(chat: Any, desk: Any) -> None:
     one = outside("echo one > ../outside")
     two = outside("echo two > ../outside2")
@@ -203,6 +213,7 @@ def test_several_wait_and_each_has_its_answer(chat: Any, desk: Any) -> None:
     assert (desk.workspace.parent / "outside2").exists()
 
 
+@pytest.mark.slow
 def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
     call = Call("exec_command", {"cmd": "echo x >> /etc/hosts-not-there/x", "login": False})
     screen = chat([call, "answered"], program=patient("ALONE"))
@@ -254,6 +265,7 @@ def test_in_vi_mode_a_key_answers_once_the_line_is_empty(chat: Any, desk: Any) -
     assert ran(desk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["/approvals", pytest.param("/resume", marks=pytest.mark.long)])
 def test_no_list_takes_keys_behind_an_approval(chat: Any, desk: Any, command: str) -> None:
     """Failed before: the next Enter took a row of a list that was not on the screen."""
@@ -275,6 +287,7 @@ def test_no_list_takes_keys_behind_an_approval(chat: Any, desk: Any, command: st
     assert screen.text.count("toolrest · gpt-5.5") == 2, "neither settings nor session changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("narrow", [False, True])
 def test_no_row_of_a_command_looks_like_our_own(chat: Any, narrow: bool) -> None:
     """Failed before: the pager broke a padded command where the next row began like ours."""

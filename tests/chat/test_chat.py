@@ -84,6 +84,7 @@ def test_the_live_part_fits_the_screen(chat: Any, size: tuple[int, int]) -> None
         assert rows.count(str(number)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_an_output_runs_along_and_is_whole_in_the_pager(chat: Any, desk: Any) -> None:
     """A live tail, and everything behind a key (claude-code#26954)."""
@@ -246,6 +247,7 @@ def test_files_are_completed_as_git_lists_them(chat: Any, desk: Any) -> None:
     assert not (folder / "was_run").exists()
 
 
+@pytest.mark.slow
 def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:
     screen = chat(["one", "two"])
     says(screen, "what I said yesterday")
@@ -284,6 +286,7 @@ def test_wide_characters_have_the_cursor_where_it_belongs(chat: Any) -> None:
 # Turns
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_message_steers_and_another_waits(chat: Any, desk: Any) -> None:
     os.mkfifo(desk.workspace / "gate")
@@ -304,6 +307,7 @@ def test_a_message_steers_and_another_waits(chat: Any, desk: Any) -> None:
     assert text.index("first answer") < text.index("> afterwards that")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_escape_interrupts_and_the_session_goes_on(chat: Any) -> None:
     call = Call("exec_command", {"cmd": "echo started; sleep 1000", "login": False})
@@ -316,6 +320,7 @@ def test_escape_interrupts_and_the_session_goes_on(chat: Any) -> None:
     screen.sees("still here")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_command_of_ones_own_is_shown_to_the_model(chat: Any, serve: Any, desk: Any) -> None:
     screen = chat(["I see it"])
@@ -360,6 +365,7 @@ def test_escape_and_a_command_may_come_in_one_moment(chat: Any) -> None:
     assert "never asked" not in screen.text
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_plan_at_work_is_there_once(chat: Any, desk: Any) -> None:
     """Failed before: each change of it stood above the live part, and the last in that, too."""
@@ -380,6 +386,7 @@ def test_a_plan_at_work_is_there_once(chat: Any, desk: Any) -> None:
     assert screen.text.index("done for now") < screen.text.index("the only step")
 
 
+@pytest.mark.slow
 def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
     screen = chat([Fail(500), Fail(500), Fail(500), "at last"])
     says(screen, "go")
@@ -388,6 +395,7 @@ def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
     assert screen.text.count("Reconnecting") == 1
 
 
+@pytest.mark.slow
 def test_a_session_is_resumed(chat: Any) -> None:
     screen = chat(["the first answer", "the second answer"])
     says(screen, "remember me")
@@ -444,6 +452,7 @@ def test_the_terminal_is_as_before(chat: Any, how: str) -> None:
     assert screen.raw.rfind(b"\x1b[?25h") > screen.raw.rfind(b"\x1b[?25l")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_crashed_chat_leaves_a_session_that_goes_on(chat: Any) -> None:
     call = Call("exec_command", {"cmd": "echo started; sleep 1000", "login": False})
@@ -458,6 +467,7 @@ def test_a_crashed_chat_leaves_a_session_that_goes_on(chat: Any) -> None:
     other.sees("I am back")
 
 
+@pytest.mark.slow
 def test_an_idle_chat_does_nothing(chat: Any) -> None:
     """Idle CPU 0 (claude-code#19393): not one byte, and no time."""
     screen = chat(["ok"])
@@ -487,6 +497,7 @@ def test_without_colours_there_are_none(chat: Any) -> None:
     assert b"\x1b[3" not in screen.raw.replace(b"\x1b[39", b"")
 
 
+@pytest.mark.slow
 def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: Any) -> None:
     chat(["ok"])
     broken = (
@@ -534,6 +545,7 @@ def test_reasoning_is_one_line_when_it_is_done(chat: Any) -> None:
     screen.types(CTRL_D)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_slash_commands_of_the_plain_chat_are_no_messages(chat: Any, desk: Any) -> None:
     call = Call("write_file", {"path": "made.txt", "content": "x"})
@@ -556,6 +568,7 @@ def test_slash_commands_of_the_plain_chat_are_no_messages(chat: Any, desk: Any) 
         assert plain.ends() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_the_plain_chat_asks(chat: Any, desk: Any) -> None:
     arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
@@ -567,6 +580,7 @@ def test_the_plain_chat_asks(chat: Any, desk: Any) -> None:
         plain.sees("failed: denied", "then not")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_session_is_replayed_without_running_anything(chat: Any, desk: Any) -> None:
     call = Call("exec_command", {"cmd": "echo once >> log; cat log", "login": False})
@@ -608,6 +622,7 @@ def test_prompts_of_ones_own_are_commands(chat: Any, desk: Any) -> None:
     screen.sees("> Review main.py with care.", "reviewed")
 
 
+@pytest.mark.slow
 def test_without_its_extra_the_plain_chat_opens(chat: Any, desk: Any) -> None:
     chat(["one answer"])
     bare = (
@@ -635,6 +650,7 @@ def test_a_signal_ends_the_chat_behind_the_pager(chat: Any) -> None:
     assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_what_was_sent_to_a_turn_outlives_it(chat: Any) -> None:
     """An interrupt and other settings: the message is shown until the model has it."""
@@ -715,6 +731,7 @@ def test_a_signal_ends_the_chat_behind_an_editor(chat: Any, desk: Any) -> None:
     assert settings(screen)[3] & termios.ECHO
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_plain_chat_at_a_question(chat: Any, desk: Any, how: int) -> None:
@@ -730,6 +747,7 @@ def test_a_signal_ends_the_plain_chat_at_a_question(chat: Any, desk: Any, how: i
         assert "Traceback" not in plain.text
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_signal_ends_the_chat_behind_an_attached_command(chat: Any) -> None:
     """Failed before: it went on until Ctrl-]."""

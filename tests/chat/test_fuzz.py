@@ -382,6 +382,7 @@ class FuzzedChat(RuleBasedStateMachine):
         assert self.ran <= self.approved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("round_", range(20 if FULL else 1))
 @pytest.mark.timeout(900 if FULL else 120)
 def test_nothing_breaks_nothing_is_approved_and_no_message_is_lost(

@@ -93,6 +93,7 @@ async def test_a_server_that_was_starting_is_asked_again() -> None:
         await prompts.text("fs:other", "")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_prompt_of_a_server_is_a_command(chat: Any, desk: Any) -> None:
     shutil.copy(SERVER, desk.workspace)

@@ -432,6 +432,7 @@ def test_an_unmarked_paste_is_one_wherever_it_is_cut(
     assert pastes.unfold(shown) == (PASTED + rest).decode().replace("\r", "\n")
 
 
+@pytest.mark.slow
 async def test_an_escape_that_nothing_follows_is_one_at_once() -> None:
     """Failed before: a key within the next 0.3 s was Alt with that key, and its text was lost."""
     master, slave = os.openpty()

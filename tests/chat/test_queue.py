@@ -38,6 +38,7 @@ def queues(screen: Screen, text: str) -> None:
     screen.shows(f"queued: {text}")
 
 
+@pytest.mark.slow
 def test_a_queued_command_waits_for_the_turn(chat: Any, desk: Any) -> None:
     """Failed before: Tab on /new ended the turn at once."""
     screen = working(chat, desk, "first answer", "second answer")
@@ -51,6 +52,7 @@ def test_a_queued_command_waits_for_the_turn(chat: Any, desk: Any) -> None:
     assert "interrupted" not in screen.text
 
 
+@pytest.mark.slow
 def test_a_queued_message_is_taken_back_and_the_last_comes_first(chat: Any, desk: Any) -> None:
     screen = working(chat, desk, "first answer", "second answer")
     queues(screen, "one thing")
@@ -66,6 +68,7 @@ def test_a_queued_message_is_taken_back_and_the_last_comes_first(chat: Any, desk
     assert "> another" not in screen.text
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_wrong_leaves_the_turn_alone(chat: Any, desk: Any) -> None:
     """Failed before: the turn was interrupted and the session closed before it was checked."""
     screen = working(chat, desk, "first answer")
@@ -77,6 +80,7 @@ def test_a_setting_that_is_wrong_leaves_the_turn_alone(chat: Any, desk: Any) -> 
     assert screen.text.count("toolrest · gpt-5.5") == 1
 
 
+@pytest.mark.slow
 def test_what_is_queued_goes_on_in_a_copy(chat: Any, desk: Any) -> None:
     """Failed before: the way back to an earlier message dropped it silently."""
     screen = working(chat, desk, "first answer", "second answer")
@@ -90,6 +94,7 @@ def test_what_is_queued_goes_on_in_a_copy(chat: Any, desk: Any) -> None:
     screen.sees("first answer", "> one thing", "second answer")
 
 
+@pytest.mark.slow
 def test_another_session_says_what_was_not_sent(chat: Any, desk: Any) -> None:
     screen = working(chat, desk)
     queues(screen, "one thing")

@@ -35,6 +35,7 @@ def _talk(screen: Screen, *texts: str) -> None:
             assert screen.read(0.1)
 
 
+@pytest.mark.slow
 def test_the_list_of_sessions_has_a_row_for_each_text(chat: Any) -> None:
     """Failed before: at most 100 characters, on a terminal of any width."""
     words = " ".join(f"word{n}" for n in range(40))
@@ -59,6 +60,7 @@ def _goes_back(screen: Screen, ups: int) -> None:
     screen.types(UP * ups)
 
 
+@pytest.mark.slow
 def test_esc_esc_goes_back_to_a_message_and_on_from_there(chat: Any, desk: Any) -> None:
     screen = chat(["answer one", "answer two", "another answer"])
     _talk(screen, "the first question", "the second question")
@@ -290,6 +292,7 @@ def test_undo_reaches_over_a_summary(chat: Any, desk: Any) -> None:
     screen.until(lambda: (desk.workspace / "a.txt").read_text() == "before\n", "it is undone")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_the_diff_is_of_this_session_and_of_all_of_it(chat: Any, desk: Any) -> None:
     """Failed before: nothing after a resume, and another session's patches after /new."""
@@ -317,6 +320,7 @@ def test_the_diff_is_of_this_session_and_of_all_of_it(chat: Any, desk: Any) -> N
     other.sees("this session has changed nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_permissions_list_what_is_granted(chat: Any) -> None:
     arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
@@ -330,6 +334,7 @@ def test_permissions_list_what_is_granted(chat: Any) -> None:
     screen.sees("granted (session): ")
 
 
+@pytest.mark.slow
 def test_leaving_the_list_of_sessions_opens_none(chat: Any, desk: Any) -> None:
     """Failed before: Ctrl-D opened the first one."""
     screen = chat(["answer one"])

@@ -67,6 +67,7 @@ def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
     screen.sees("  cost       – (a price is not known")
 
 
+@pytest.mark.slow
 def test_prices_of_ones_own_make_a_cost_that_a_resumed_session_keeps(chat: Any) -> None:
     screen = chat(["hello", "again"], settings=PRICES)
     says(screen, "hi")

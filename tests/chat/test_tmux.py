@@ -78,6 +78,7 @@ def tmux(desk: Any, serve: Any, tmp_path: Path) -> Iterator[Callable[..., Tmux]]
         window.run("kill-server")
 
 
+@pytest.mark.slow
 def test_resizes_leave_no_rubbish(tmux: Any) -> None:
     """claude-code#49086: every line once, one composer, one footer, in whatever size."""
     window = tmux([LINES, "the end"])
@@ -98,6 +99,7 @@ def test_resizes_leave_no_rubbish(tmux: Any) -> None:
     assert sum(row.startswith("›") for row in rows) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_question_is_resized_cleanly(tmux: Any) -> None:
     """Rows that the terminal wraps anew are found and drawn over."""
@@ -210,6 +212,7 @@ def answers(window: Tmux, key: str) -> None:
     window.types(key)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_whole_story(tmux: Any, desk: Any) -> None:
     """Question, live command, approval by key, diff, undo, quit, resume."""

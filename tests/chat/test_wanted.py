@@ -71,6 +71,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_the_mouse_stays_the_terminals(story: Story) -> None:
     """No mouse capture, in the pager neither (mistralai/mistral-vibe#41)."""

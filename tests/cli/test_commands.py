@@ -96,6 +96,7 @@ def test_every_command_has_help() -> None:
         assert CliRunner().invoke(app, ("config", name, "--help")).exit_code == 0, name
 
 
+@pytest.mark.slow
 def test_tools_prints_the_table_and_the_specs(run: Run) -> None:
     table = run("tools").stdout
     assert table.splitlines()[0].split() == ["tool", "risk", "mutating", "parallel", "description"]
@@ -144,6 +145,7 @@ def test_config_show_says_where_a_value_came_from(run: Run, toolrest_home: Path)
     assert "approval_policy" in bad.stderr
 
 
+@pytest.mark.slow
 def test_trust_and_revoke(run: Run) -> None:
     assert run("trust", "--show").stdout == "unknown\n"
     assert 'sandbox_mode = "read-only"' in run("config", "show", "--all").stdout
@@ -185,6 +187,7 @@ def test_own_tools_from_the_home_folder(run: Run, toolrest_home: Path) -> None:
     assert "others can write" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_ask_without_a_terminal_is_a_denial_that_names_the_setting(
     run: Run, toolrest_home: Path
 ) -> None:
@@ -201,6 +204,7 @@ def test_an_ask_without_a_terminal_is_a_denial_that_names_the_setting(
     assert run("call", "-c", "on_ask=allow", "act").stdout == "acted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
 def test_at_a_terminal_the_person_is_asked(
     run: Run, toolrest_home: Path, tmp_path: Path, answer: str, code: int
@@ -232,6 +236,7 @@ def test_at_a_terminal_the_person_is_asked(
     assert "\u202e" not in shown
 
 
+@pytest.mark.slow
 def test_the_demo_repairs_a_project_and_leaks_nothing(run: Run) -> None:
     done = run("demo")
     assert done.returncode == 0, done.stderr
@@ -279,6 +284,7 @@ def test_a_reader_that_goes_away_is_no_traceback(run: Run, tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_editors_agent_needs_an_editor(tmp_path: Path) -> None:
     with open(os.devnull, "rb") as nothing, open(tmp_path / "out", "wb") as file:
         for streams in ({"stdin": nothing, "stdout": subprocess.PIPE}, {"stdout": file}):
@@ -310,6 +316,7 @@ def test_call_says_which_image_was_shown(run: Run, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "(an image is shown: PNG, 64 x 48)\n")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_call_exits_1_when_the_command_failed(run: Run) -> None:
     assert run("call", "exec_command", '{"cmd": "exit 3"}').returncode == 1

@@ -92,6 +92,7 @@ def test_what_needs_an_extra_says_how_to_get_it(
     assert done.stderr == f"toolrest: this needs more packages: pip install 'toolrest[{extra}]'\n"
 
 
+@pytest.mark.slow
 def test_everyday_commands_work_without_extras(python: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
     done = run(python, tmp_path, "call", "read_file", '{"file_path": "a.txt"}')

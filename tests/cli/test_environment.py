@@ -42,6 +42,7 @@ def test_switches_change_what_is_offered(
     assert offered(desk, **{prefix + name: value}) == (usual - gone) | come
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_how_much_of_a_result_is_shown(desk: Any, prefix: str) -> None:
     text = "".join(f"line {number}\n" for number in range(1000))

@@ -19,6 +19,7 @@ from toolrest.testing import Cut, Pause
 TOOLREST = str(Path(sys.executable).parent / "toolrest")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_given_up_soon(desk: Any) -> None:
     (desk.home / "config.toml").write_text(
         'model = "x"\nmodel_provider = "p"\n[model_providers.p]\n'
@@ -37,6 +38,7 @@ def test_a_server_that_was_there_is_waited_for(desk: Any, serve: Any) -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_that_a_model_has_no_family_is_told_once(desk: Any, serve: Any) -> None:
     serve(["hello"] * 4)
 
@@ -168,6 +170,7 @@ entry.main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_batch_has_no_result_for_what_it_stopped(
     desk: Any, serve: Any, number: signal.Signals, code: int
@@ -257,6 +260,7 @@ def test_a_server_that_could_not_be_read_again_is_not_written(desk: Any) -> None
     assert not (desk.home / "config.toml").exists()
 
 
+@pytest.mark.slow
 def test_an_editors_agent_ends_without_a_word(desk: Any) -> None:
     hello = {"protocolVersion": 1, "clientCapabilities": {}}
     line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})

@@ -60,6 +60,7 @@ def sessions(old: Any) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_sessions_are_listed_shown_and_exported(old: Any) -> None:
     found = sessions(old)
     shown = printed(old, "sessions", "show", found["resumed"])
@@ -73,6 +74,7 @@ def test_sessions_are_listed_shown_and_exported(old: Any) -> None:
     assert json.loads(lines[0])["type"] == "session_meta"
 
 
+@pytest.mark.slow
 def test_sessions_go_on(old: Any) -> None:
     found = sessions(old)
     said = {
@@ -115,6 +117,7 @@ def test_rules_count(old: Any, verdict: Callable[..., str]) -> None:
     assert (checked["verdict"], checked["segments"][0]["row"]) == ("ask", "rule")
 
 
+@pytest.mark.slow
 def test_pins_count(old: Any) -> None:
     server = old.workspace / "notes-server"
     approved = server.read_text()

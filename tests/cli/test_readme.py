@@ -24,6 +24,7 @@ def shown() -> list[list[str]]:
     return [shlex.split(line.split(" | ")[0], comments=True) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_every_command_runs(desk: Any, serve: Any, full: bool) -> None:
     serve(["looked", Call("exec_command", {"cmd": "echo x > made"}), "fixed", "one"])

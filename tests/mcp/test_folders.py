@@ -179,6 +179,7 @@ class ChangesCode(Approver):
         return super().__call__(request) and request.tool != "mcp_server_start"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 async def test_a_folder_is_no_approval_of_changed_code(
     open_rest: Open, fake_server: Fake, program: Path, tmp_path: Path

@@ -55,6 +55,7 @@ async def test_the_users_own_server_is_pinned_at_first_use(
     assert "echo" in pinned["tools"]
 
 
+@pytest.mark.slow
 async def test_a_changed_command_is_asked_about_with_a_diff(
     open_rest: Open, fake_server: Fake
 ) -> None:

@@ -90,6 +90,7 @@ def test_what_a_patch_says() -> None:
     assert chunk.line == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -122,6 +122,7 @@ patches = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", ["lalr", "earley"])
 @given(text=patches)
 def test_what_the_grammar_lets_through_can_be_parsed(parser: Any, text: str) -> None:

@@ -234,6 +234,7 @@ asyncio.run(main(int(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_huge_producer_costs_little_memory(
     script: Callable[..., subprocess.Popen[str]], full: bool

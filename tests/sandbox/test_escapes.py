@@ -64,6 +64,7 @@ def test_every_row_of_the_matrix_has_its_probe() -> None:
     assert set(INFO) == {name for name, kind in KINDS.items() if kind == "info"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUST_FAIL)
 def test_bubblewrap_leaves_nothing_open(world: World, user: str, name: str) -> None:
     got = outcome(world, user, "bubblewrap", name)
@@ -83,6 +84,7 @@ def test_bubblewrap_choices(world: World, user: str, name: str) -> None:
     assert outcome(world, user, "bubblewrap", name) == INFO[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUST_FAIL)
 def test_landlock_leaves_open_what_doctor_prints(world: World, user: str, name: str) -> None:
     got = outcome(world, user, "landlock", name)

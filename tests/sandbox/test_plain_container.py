@@ -44,6 +44,7 @@ def test_a_plain_container_can_do_no_more_than_docker_lets_it(
     assert f"'landlock': {not landlock}" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("landlock", [LANDLOCK, False])
 def test_the_demo_works_in_a_plain_container_and_says_what_is_open(
     tmp_path: Path, landlock: bool
@@ -63,6 +64,7 @@ def test_the_demo_works_in_a_plain_container_and_says_what_is_open(
     assert "Both tests pass now" in done.stdout
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_commands_are_refused_with_the_setting_that_allows_them(
     tmp_path: Path,
 ) -> None:
@@ -78,6 +80,7 @@ def test_without_a_sandbox_commands_are_refused_with_the_setting_that_allows_the
     assert (allowed.returncode, "ran" in allowed.stdout.split()) == (0, True), allowed.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs("landlock")
 def test_doctor_says_why_a_session_would_use_nothing(tmp_path: Path) -> None:
     toolrest = str(BESIDE / "toolrest")
@@ -107,6 +110,7 @@ def test_the_demo_is_unconfined_only_where_no_sandbox_works(tmp_path: Path) -> N
     assert "external" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs("landlock")
 def test_doctor_knows_what_the_settings_require(tmp_path: Path, toolrest_home: Path) -> None:
     (toolrest_home / "config.toml").write_text(

@@ -136,6 +136,7 @@ async def test_nobody_to_answer(tmp_path: Path) -> None:
             rest.respond("x", "y")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("specs", "words"),
     [

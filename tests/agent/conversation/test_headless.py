@@ -54,6 +54,7 @@ def asks(output: Any) -> bool:
     return output.failure is not None and output.failure.kind == "approval_denied"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("name", CASES)
 async def test_a_question_to_nobody(tmp_path: Path, name: str) -> None:

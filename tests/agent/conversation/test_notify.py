@@ -174,6 +174,7 @@ def test_a_program_that_tools_could_rewrite_is_refused(agent: Make, workspace: P
         agent(["x"], notify=["./tell.sh"])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.lists(st.text() | st.text().map(lambda t: t * 4000), max_size=4),

@@ -397,6 +397,7 @@ async def test_a_late_approval_of_a_skipped_call_runs_nothing(tmp_path: Path) ->
     assert [item["type"] for item in history].count("function_call_output") == 1
 
 
+@pytest.mark.slow
 async def test_a_call_that_another_process_approved_is_not_reported_as_skipped(
     tmp_path: Path,
 ) -> None:

@@ -251,6 +251,7 @@ async def test_general_is_the_default_role(parent: Make) -> None:
     assert (await wait(rest, agent_id))["status"] == {agent_id: {"completed": "one"}}
 
 
+@pytest.mark.slow
 async def test_where_nobody_is_asked_a_child_is_refused_what_its_parent_is(
     parent: Make, workspace: Path
 ) -> None:

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolrest.testing import Call, Fail
 
 
@@ -17,6 +19,7 @@ def results(desk: Any) -> dict[str, Any]:
     return {row["id"]: row for row in map(json.loads, text.splitlines())}
 
 
+@pytest.mark.slow
 def test_every_task_has_a_result_and_is_run_once(desk: Any, serve: Any) -> None:
     def answer(request: Any) -> Any:
         said = request["input"][-1]["content"][-1]["text"]
@@ -45,6 +48,7 @@ def test_every_task_has_a_result_and_is_run_once(desk: Any, serve: Any) -> None:
     assert results(desk)["late"]["text"] == "did four"
 
 
+@pytest.mark.slow
 def test_what_failed_is_run_again_when_that_is_wanted(desk: Any, serve: Any) -> None:
     answers: dict[str, list[Any]] = {
         "good": ["did it"],
@@ -84,6 +88,7 @@ def test_a_line_that_is_no_task_is_named(desk: Any) -> None:
         assert words in ran.err
 
 
+@pytest.mark.slow
 def test_gc_removes_what_is_old_and_leaves_what_is_open(desk: Any, serve: Any) -> None:
     serve([[Call("exec_command", {"cmd": "seq 1 20000"})], "one", "two", "three"])
     for prompt in ("first", "second", "third"):
@@ -103,6 +108,7 @@ def test_gc_removes_what_is_old_and_leaves_what_is_open(desk: Any, serve: Any) -
     assert list(Path(desk.home, "audit").iterdir())
 
 
+@pytest.mark.slow
 def test_gc_removes_requests_for_approval_only_when_they_have_long_expired(desk: Any) -> None:
     desk.run("call", "-c", "on_ask=defer", "write_file", '{"path": "/elsewhere/x", "content": ""}')
     (waiting,) = (desk.home / "approvals").glob("*.json")

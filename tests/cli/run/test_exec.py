@@ -95,6 +95,7 @@ def test_a_silent_pipe_is_not_waited_for(desk: Any, serve: Any) -> None:
     assert said.count("standard input stayed silent, so it was not read (--stdin waits") == 1
 
 
+@pytest.mark.slow
 def test_what_is_piped_in_is_sent_with_the_prompt(desk: Any, serve: Any) -> None:
     server = serve(["one", "two", "three", "four"])
 
@@ -129,6 +130,7 @@ def test_the_answer_goes_to_a_file(desk: Any, serve: Any) -> None:
     assert (desk.workspace / "answer.md").read_text() == "the answer"
 
 
+@pytest.mark.slow
 def test_an_answer_that_must_meet_a_schema(desk: Any, serve: Any) -> None:
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     (desk.workspace / "schema.json").write_text(json.dumps(schema))
@@ -155,6 +157,7 @@ def test_the_answers_schema_is_checked_on_every_wire(desk: Any, serve: Any, wire
     assert [desk.run(*arguments).code for _ in range(2)] == [0, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", ["responses", "chat", "anthropic"])
 def test_an_answer_of_the_wrong_form_is_sent_back(desk: Any, serve: Any, wire: str) -> None:
     schema = '{"type": "object", "required": ["n"]}'
@@ -204,6 +207,7 @@ def journal_of(desk: Any, thread: str) -> list[dict[str, Any]]:
     return [json.loads(line)["payload"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_sessions_resume_takes_execs_options_and_keeps_the_sandbox(
     desk: Any, serve: Any, tmp_path: Path
 ) -> None:
@@ -237,6 +241,7 @@ def test_the_transcript_labels_each_output_with_its_call(desk: Any, serve: Any) 
     assert "**output of list_dir**" in text
 
 
+@pytest.mark.slow
 def test_sessions_go_on(desk: Any, serve: Any) -> None:
     server = serve(["one", "two", "three", "four"])
     first = desk.run("exec", "--json", "my name is Ada")
@@ -260,6 +265,7 @@ def test_ephemeral_leaves_nothing_behind(desk: Any, serve: Any) -> None:
     assert not (desk.home / "sessions").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_sessions_are_listed_shown_forked_and_exported(desk: Any, serve: Any) -> None:
     serve([[Call("exec_command", {"cmd": "echo hi"})], "all done"])

@@ -36,6 +36,7 @@ def outside(desk: Any) -> bool:
     return bool((desk.workspace.parent / "outside").exists())
 
 
+@pytest.mark.slow
 def test_a_person_approves(desk: Any, asks: Any) -> None:
     with asks() as screen:
         screen.sees("OUTSIDE THE SANDBOX", "| echo was here > ../outside", "Run it?")
@@ -45,6 +46,7 @@ def test_a_person_approves(desk: Any, asks: Any) -> None:
     assert outside(desk)
 
 
+@pytest.mark.slow
 def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
     with asks() as screen:
         screen.sees("Run it?")
@@ -54,6 +56,7 @@ def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
     assert not outside(desk)
 
 
+@pytest.mark.slow
 def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
     with asks(program=patient("QUIET")) as screen:
         screen.sees("wants to run")
@@ -70,6 +73,7 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
     assert not outside(desk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["pasted", "pasted unmarked"])
 def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str) -> None:
     with asks() as screen:
@@ -91,6 +95,7 @@ def test_scripts_are_not_asked(desk: Any, asks: Any, options: tuple[str, ...]) -
     assert not outside(desk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(24, 80), (60, 80)])
 def test_what_does_not_fit_the_screen_is_seen_first(
     desk: Any, serve: Any, size: tuple[int, int]

@@ -74,6 +74,7 @@ def outputs(body: dict[str, Any], wire: str) -> dict[str, Any]:
     return {b["tool_use_id"]: b["content"] for b in blocks if b["type"] == "tool_result"}
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("wire", ["responses", "chat", "anthropic"])
 def test_everything_a_model_may_do(desk: Any, serve: Any, wire: str) -> None:

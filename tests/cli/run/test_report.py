@@ -60,6 +60,7 @@ def _planted(desk: Any, serve: Any) -> dict[str, str]:
     return env
 
 
+@pytest.mark.slow
 def test_no_secret_and_no_text_is_in_it(desk: Any, serve: Any) -> None:
     env = _planted(desk, serve)
     ran = desk.run("report", env=env)

@@ -40,6 +40,7 @@ def test_thoughts_are_shown_as_the_settings_say(
     assert ("hm, let me see" in ran.err) == shown
 
 
+@pytest.mark.slow
 def test_a_program_hears_of_the_end_and_sub_agents_do_not_count(
     desk: Any, serve: Any, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_list_look_undo_and_back(work: Path) -> None:
     call = ("call", "exec_command", '{"cmd": "echo after > a; echo new > b"}')

@@ -121,6 +121,7 @@ def test_explain_tells_the_rule_and_the_choices(work: Path) -> None:
     assert (bad["verdict"], bad["rule"]) == ("deny", "input_invalid")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 @pytest.mark.parametrize("mode", ["on-request", "never", "untrusted"])
 def test_canaries_are_held(work: Path, mode: str) -> None:
@@ -142,6 +143,7 @@ def test_a_gate_that_lets_a_canary_run_fails_the_test(
     assert "RAN     a tool that declares nothing" in result.stdout
 
 
+@pytest.mark.slow
 def test_own_denials_are_canaries_too(work: Path, toolrest_home: Path) -> None:
     (toolrest_home / "rules").mkdir()
     (toolrest_home / "rules" / "own.rules").write_text(

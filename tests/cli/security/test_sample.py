@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SAMPLE = """
 [tool_security]
 approval_policy = "required"
@@ -22,6 +24,7 @@ audit_log_path = "~/.codex/audit.log"
 WITHOUT_DOCKER = SAMPLE.replace('sandbox_policy = "docker"\n', "")
 
 
+@pytest.mark.slow
 def test_without_an_engine_the_sample_refuses_commands_and_says_why(
     desk: Any, user_home: str
 ) -> None:
@@ -35,6 +38,7 @@ def test_without_an_engine_the_sample_refuses_commands_and_says_why(
     assert "/no/such/engine" in doctor.out
 
 
+@pytest.mark.slow
 def test_the_missions_sample_works_as_written(desk: Any, user_home: str) -> None:
     (desk.home / "config.toml").write_text(SAMPLE)
     log = Path(user_home, ".codex", "audit.log")

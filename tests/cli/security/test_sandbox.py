@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
 def test_the_exit_code_is_the_commands_or_a_shells(desk: Any, mode: str) -> None:

@@ -44,6 +44,7 @@ def run(workspace: Path) -> Run:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
     assert "no MCP servers" in run("mcp", "list").stdout
@@ -78,6 +79,7 @@ def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
     assert run("mcp", "remove", "fs").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None:
     run("mcp", "add", "slow", "--", sys.executable, "-S", "-c", "import time; time.sleep(60)")
@@ -97,6 +99,7 @@ def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None
     assert out.decode().startswith("slow  failed")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
     run("mcp", "add", "bad", "--", sys.executable, "-S", "server.py", "crash")
@@ -115,6 +118,7 @@ def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
     assert not listed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_changed_server_is_approved_by_hand(run: Run, toolrest_home: Path) -> None:
     run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py")
@@ -130,6 +134,7 @@ def test_a_changed_server_is_approved_by_hand(run: Run, toolrest_home: Path) -> 
     assert run("mcp", "list").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 def test_a_yes_to_one_server_is_none_to_another(
     run: Run, tmp_path: Path, toolrest_home: Path
@@ -192,6 +197,7 @@ def test_login_and_logout_of_a_program() -> None:
     assert "there was no login" in runner.invoke(app, ["mcp", "logout", "fs"]).output
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("waits", [True, False])
 def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
@@ -244,6 +250,7 @@ def test_add_is_the_approval_and_the_first_exec_offers_the_tools(
     assert "fs" not in json.dumps(json.loads((toolrest_home / "mcp" / "pins.json").read_text()))
 
 
+@pytest.mark.slow
 def test_serve_at_a_terminal_says_what_it_does_and_how_to_connect(workspace: Path) -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(

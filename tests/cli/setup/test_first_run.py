@@ -63,6 +63,7 @@ def test_a_chosen_model_is_kept(toolrest_home: Path) -> None:
     assert with_default_model(config, {"ANTHROPIC_API_KEY": "k"}) is config
 
 
+@pytest.mark.slow
 def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None:
     with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
         screen.sees("[1] OpenAI", "Provider [1]:")
@@ -120,6 +121,7 @@ def test_setup_says_what_does_not_work_and_goes_on(
     assert not (desk.home / "config.toml").exists(), "nothing that fails is stored"
 
 
+@pytest.mark.slow
 def test_setup_asks_for_the_address_of_ones_own_server(
     desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +206,7 @@ def test_a_key_file_that_others_can_read_is_refused(toolrest_home: Path) -> None
         stored_keys(str(toolrest_home))
 
 
+@pytest.mark.slow
 def test_doctor_names_the_command_that_helps(desk: Any, openai: ScriptedServer) -> None:
     lines = {line.split(":")[0]: line for line in desk.run("doctor").out.splitlines()}
     assert lines["key"].endswith("run: toolrest setup")
@@ -215,6 +218,7 @@ def test_doctor_names_the_command_that_helps(desk: Any, openai: ScriptedServer) 
     assert lines["key"] == "key: Anthropic, from ANTHROPIC_API_KEY"
 
 
+@pytest.mark.slow
 def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: ScriptedServer) -> None:
     with Screen([TOOLREST], cwd=desk.workspace, size=(40, 120)) as screen:
         screen.sees("Provider [1]:")
@@ -232,6 +236,7 @@ def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: Script
         assert screen.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_folder_with_settings_is_asked_about_before_the_chat(
     desk: Any, openai: ScriptedServer
 ) -> None:
@@ -346,6 +351,7 @@ def test_what_no_set_up_puts_right_is_said(
     assert (desk.home / "config.toml").read_text() == f"{setting}\n"
 
 
+@pytest.mark.slow
 def test_the_set_up_of_a_chat_has_its_flags_and_comes_once(
     desk: Any, openai: ScriptedServer
 ) -> None:

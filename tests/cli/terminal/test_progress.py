@@ -53,6 +53,7 @@ def _at_a_terminal(argv: list[str], cwd: Any) -> tuple[subprocess.Popen[bytes], 
     return process, master
 
 
+@pytest.mark.slow
 def test_exec_shows_what_it_waits_for_and_leaves_no_trace(desk: Any, serve: Any) -> None:  # noqa: F811
     serve([[Pause(1.8), Say("the answer")]])
     with Screen([TOOLREST, "exec", "hello"], cwd=desk.workspace) as screen:

@@ -70,6 +70,7 @@ def test_call_is_safe_on_a_terminal_and_raw_in_a_pipe(desk: Any) -> None:
     assert "\x1b[2J" in desk.run(*call).out
 
 
+@pytest.mark.slow
 def test_the_final_answer_and_an_export_are_safe(desk: Any, serve: Any) -> None:
     """Failed before: both wrote a model's words as they were."""
     serve([EVIL, EVIL])

@@ -137,6 +137,7 @@ OUTCOMES: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTCOMES)
 async def test_how_a_hook_ends(tmp_path: Path, script: Script, name: str) -> None:
     body, outcome, effect = OUTCOMES[name]

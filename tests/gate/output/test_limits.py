@@ -151,6 +151,7 @@ def test_a_spent_budget_omits_what_follows() -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(any_text, max_size=5), limits)
 def test_items_never_keep_more_than_the_budget(texts: list[str], limit: Limit) -> None:
     items: list[Content] = [Text(text) for text in texts]

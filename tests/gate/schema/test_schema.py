@@ -418,6 +418,7 @@ def _cyclic() -> JSONObject:
     return schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema",
     [

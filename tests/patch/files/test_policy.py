@@ -129,6 +129,7 @@ def test_read_roots_and_size_limits(folder: Path, workspace: Path) -> None:
     assert "Permission denied" in outcome.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_keeps_turning_into_a_link(
     workspace: Path, outside: Path, full: bool
 ) -> None:

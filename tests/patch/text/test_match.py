@@ -66,6 +66,7 @@ def patch(body: str) -> str:
     return f"*** Begin Patch\n*** Update File: f\n{body}\n*** End Patch"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "body"),
     [

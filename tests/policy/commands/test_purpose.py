@@ -222,6 +222,7 @@ def test_any_line_has_a_valid_description(line: str) -> None:
         assert judge(line, cwd="/w", home="/h").kind < CommandClass.UNKNOWN
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.lists(st.one_of(st.text(max_size=8), st.sampled_from(PIECES)), max_size=6).map(tuple))
 def test_any_argument_vector_has_a_valid_description(argv: tuple[str, ...]) -> None:

@@ -60,6 +60,7 @@ def build(base: Path, links: dict[str, str]) -> dict[str, str]:
     return roots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kernel", "walk"])
 @given(
     links=st.dictionaries(st.sampled_from(NAMES[:4] + NAMES[5:]), st.sampled_from(TARGETS)),

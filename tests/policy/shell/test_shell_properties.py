@@ -197,6 +197,7 @@ def test_an_expansion_that_may_be_empty_hides_no_danger(base: str, expansion: st
         assert verdict_of(f"{base} {expansion}").kind >= CommandClass.DANGEROUS
 
 
+@pytest.mark.slow
 @MANY
 @given(any_script | st.sampled_from(COMMANDS))
 def test_both_readers_agree(text: str) -> None:

@@ -175,6 +175,7 @@ def repl(tty: bool = True) -> Command:
     return Command(("python3", "-I", "-q", "-i"), "/", env, tty=tty)
 
 
+@pytest.mark.slow
 async def test_a_python_prompt(table: Sessions, clock: Clock) -> None:
     first = await table.exec(repl(), yield_ms=LONG)
     assert first.text.endswith(">>> ")

@@ -136,6 +136,7 @@ async def test_odd_profiles_do_no_harm(
     assert argv[1] == "-c"
 
 
+@pytest.mark.slow
 async def test_a_profile_that_hangs(
     owner: Owner, home: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

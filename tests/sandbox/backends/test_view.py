@@ -202,6 +202,7 @@ def test_a_folder_that_is_not_there_says_so(person: Person) -> None:
     assert "nowhere" in result.text
 
 
+@pytest.mark.slow
 def test_home_as_workspace(person: Person) -> None:
     person.do("mkdir -p .ssh .config/gh .config/app .toolrest && echo k > .ssh/id", person.home)
     person.do("echo rc > .bashrc && echo t > .config/gh/hosts.yml", person.home)

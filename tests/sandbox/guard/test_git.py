@@ -173,6 +173,7 @@ def test_submodule_as_workspace(clone: Person, super_project: Path) -> None:
     assert [result.code == 0 for result in results] == [True] + [False] * 6
 
 
+@pytest.mark.slow
 def test_super_project_as_workspace(clone: Person, super_project: Path) -> None:
     lines = (
         f"cd sub && {COMMIT}",
@@ -233,6 +234,7 @@ def test_where_git_keeps_its_parts_must_be_known(clone: Person, line: str) -> No
     assert not (clone.workspace / "ran").exists()
 
 
+@pytest.mark.slow
 def test_links_of_submodules_stay(clone: Person, super_project: Path) -> None:
     clone.do("mv .git/modules/sub store && ln -s ../../store .git/modules/sub", super_project)
     clone.do("mv sub/.git pointer && ln -s ../pointer sub/.git", super_project)
@@ -248,6 +250,7 @@ def evil(clone: Person, folder: Path) -> str:
     return clone.do("git config core.fsmonitor || echo none", folder).strip()
 
 
+@pytest.mark.slow
 def test_a_submodule_does_not_stop_to_be_one(clone: Person, super_project: Path) -> None:
     module = ".git/modules/sub"
     results = clone.confined(
@@ -293,6 +296,7 @@ def test_submodules_of_submodules(clone: Person, super_project: Path) -> None:
     assert last.code == 0, last.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pointer", ["link/store", "d/../link/store", "$PWD/link/store"])
 def test_links_in_what_a_pointer_says_stay(clone: Person, pointer: str) -> None:
     clone.do(

@@ -113,6 +113,7 @@ def test_what_a_command_does_hides_nothing(project: Person, how: str) -> None:
         assert found.strip() in ("", "false"), folder
 
 
+@pytest.mark.slow
 def test_names_that_look_like_parts_of_git(person: Person, upstream: str) -> None:
     person.do(
         f"git init -q . && {SUBMODULE} {upstream} deploy/config && {SUBMODULE} {upstream}"
@@ -178,6 +179,7 @@ def test_a_link_to_everything_hides_nothing_less(person: Person) -> None:
     assert "Permission denied" in result.text
 
 
+@pytest.mark.slow
 def test_a_submodule_below_what_looks_like_one_keeps_its_own_parts(project: Person) -> None:
     many = "cd .git/modules/libs/inner/objects; seq -f n%g 1100 | xargs mkdir"
     project.do(f"touch .git/modules/libs/HEAD; {many}", project.workspace)

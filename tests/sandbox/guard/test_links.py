@@ -161,6 +161,7 @@ def test_roots_in_each_other_and_beside(linked: Person) -> None:
     assert last.code == 0, last.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["nothing", "d/nothing", "hop"])
 def test_what_is_not_there_at_the_end_of_one_is_not_made(person: Person, target: str) -> None:
     person.do(f"mkdir d; ln -s {target} .envrc; ln -s d/deeper hop", person.workspace)
@@ -180,6 +181,7 @@ def test_one_whose_end_cannot_be_protected_stops_everything(person: Person, targ
     assert not (person.workspace / "ran").exists()
 
 
+@pytest.mark.slow
 def test_one_that_leads_to_nothing_elsewhere_is_harmless(person: Person) -> None:
     person.do("ln -s /nowhere/at/all .envrc", person.workspace)
     results = person.confined("true", "rm .envrc", "mkdir -p /nowhere/at")
@@ -276,6 +278,7 @@ async def test_one_that_is_gone_when_the_command_starts(workspace: Path, owner: 
     assert "symbolic links" in (result.error or "")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("namespaces")
 async def test_many_at_the_bottom_of_deep_folders(workspace: Path, owner: Owner) -> None:
     bottom = workspace.joinpath(*("a" * 1 for _ in range(100)))

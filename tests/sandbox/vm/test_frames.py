@@ -24,6 +24,7 @@ def sent(draw: st.DrawFn) -> Frame:
     return kind, draw(STREAMS), draw(st.binary(min_size=least, max_size=most))
 
 
+@pytest.mark.slow
 @given(st.lists(sent(), max_size=8), st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_frames_come_out_as_they_went_in(wanted: list[Frame], cuts: list[int]) -> None:
     data = b"".join(pack(*frame) for frame in wanted)

@@ -728,6 +728,7 @@ async def test_git_is_disarmed_in_every_folder_that_it_looks_into(tmp_path: Path
     assert not marker.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_sandbox")
 async def test_typing_into_a_program_that_was_let_out_is_asked_about(tmp_path: Path) -> None:
     asked: list[ApprovalRequest] = []
@@ -835,6 +836,7 @@ FAILING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize(
     ("tool", "how"),

@@ -312,6 +312,7 @@ def test_odd_objects_are_no_calls() -> None:
     assert "cannot be read" in problem(unreadable).problem
 
 
+@pytest.mark.slow
 def test_deep_arguments_do_not_crash() -> None:
     deep: Any = []
     for _ in range(100_000):
