@@ -115,12 +115,13 @@ def plan(
     """
     planner = Planner(files, cwd, legacy, view)
     for number, operation in enumerate(patch.operations):
+        known = verified[number] if verified else None
         if isinstance(operation, AddFile):
             planner.add(operation)
         elif isinstance(operation, DeleteFile):
-            planner.delete(operation)
+            planner.delete(operation, known)
         else:
-            planner.update(operation, verified[number] if verified else None)
+            planner.update(operation, known)
     return planner.finish()
 
 
@@ -157,11 +158,11 @@ class Planner:
         self.records.append(Record(target.label, None, content))
         self.added.append(operation.path)
 
-    def delete(self, operation: DeleteFile) -> None:
-        """Remove a file, or a symlink to one."""
+    def delete(self, operation: DeleteFile, verified: Record | None = None) -> None:
+        """Remove a file, or a symlink to one; `verified` may have its content, for events."""
         target = resolve(self.cwd, operation.path)
         self.remove(target, f"Failed to delete file {target.label}")
-        self.records.append(Record(target.label, None, None))
+        self.records.append(Record(target.label, verified and verified.before, None))
         self.deleted.append(operation.path)
 
     def update(self, operation: UpdateFile, verified: Record | None = None) -> None:

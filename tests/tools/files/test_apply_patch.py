@@ -36,11 +36,24 @@ TOOL_CASES = [
     if case["name"] != "malformed/git_diff"  # Codex refuses a diff, this tool applies it
 ]
 if not FULL:
-    TOOL_CASES = random.Random(5).sample(TOOL_CASES, len(TOOL_CASES) // 6)
+    TOOL_CASES = random.Random(5).sample(TOOL_CASES, len(TOOL_CASES) // 2)
+
+
+def listed(changes: dict[str, Any], root: Path) -> list[dict[str, Any]]:
+    """The changes of an event as the recordings have them: elements of a `fileChange` item."""
+    items = []
+    for path, change in changes.items():
+        kind = {"type": change["type"]}
+        diff, target = change.get("content", change.get("unified_diff")), change.get("move_path")
+        if kind["type"] == "update":
+            kind["move_path"] = target and target.replace(str(root), "$ROOT")
+            diff += f"\n\nMoved to: {kind['move_path']}" if target else ""
+        items.append({"path": path.replace(str(root), "$ROOT"), "kind": kind, "diff": diff})
+    return items
 
 
 @pytest.mark.parametrize("case", TOOL_CASES, ids=[case["name"] for case in TOOL_CASES])
-async def test_recorded_texts_and_trees(case: dict[str, Any], tmp_path: Path) -> None:
+async def test_recorded_texts_changes_and_trees(case: dict[str, Any], tmp_path: Path) -> None:
     recorded = INPUTS[case["name"]]
     root = tmp_path / "root"
     root.mkdir()
@@ -49,10 +62,15 @@ async def test_recorded_texts_and_trees(case: dict[str, Any], tmp_path: Path) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
     patch = recorded["patch"].replace("$ROOT", str(root))
+    seen: list[Event] = []
     async with Toolrest(workspace=root, model="gpt-5.5", tools=["all"]) as rest:
+        rest.subscribe(seen.append)
         (answer,) = await rest.answer(
             {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": patch}
         )
+    begun = [listed(event.changes, root) for event in seen if isinstance(event, PatchApplyBegin)]
+    # A patch that fails when it is planned was not begun.
+    assert begun == ([case["changes"]] if case["output"].startswith("Exit code: 0") else [])
     expected = case["output"].replace("$ROOT", str(root))
     output = re.sub(r"\nWall time: [\d.]+ seconds\n", "\nWall time: 0 seconds\n", answer["output"])
     expected = re.sub(r"\nWall time: [\d.]+ seconds\n", "\nWall time: 0 seconds\n", expected)
