@@ -162,7 +162,8 @@ class Planner:
         """Remove a file, or a symlink to one; `verified` may have its content, for events."""
         target = resolve(self.cwd, operation.path)
         self.remove(target, f"Failed to delete file {target.label}")
-        self.records.append(Record(target.label, verified and verified.before, None))
+        before = None if verified is None else verified.before
+        self.records.append(Record(target.label, before, None))
         self.deleted.append(operation.path)
 
     def update(self, operation: UpdateFile, verified: Record | None = None) -> None:
