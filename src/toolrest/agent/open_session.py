@@ -198,6 +198,7 @@ class Resumed(New):
         if self._held is not None:
             conversation.journal.resume(self._held, self._rollout.lines)
         conversation.transcript.never_again(self._rollout.call_ids)
+        conversation.weak_sandbox_said = self._rollout.weak_sandbox_said
         _note_differences(conversation, self._rollout)
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolrest.events.tool_events import TerminalInteraction as TerminalInteraction
     from toolrest.events.tool_events import TurnDiff as TurnDiff
     from toolrest.events.tool_events import ViewImageToolCall as ViewImageToolCall
+    from toolrest.events.tool_events import WeakSandbox as WeakSandbox
     from toolrest.events.tool_events import WebSearchBegin as WebSearchBegin
     from toolrest.events.tool_events import WebSearchEnd as WebSearchEnd
 

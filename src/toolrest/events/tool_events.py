@@ -84,6 +84,16 @@ class ConnectionBlocked(Event, kw_only=True):
     protocol: str
 
 
+class WeakSandbox(Event, kw_only=True):
+    """The session's sandbox does not lock protected names; emitted once, before a command runs.
+
+    `message` is for the person: a sentence, or two words where that was said or accepted before.
+    """
+
+    type: ClassVar[str] = "weak_sandbox"
+    message: str
+
+
 class PatchApplyBegin(Event, kw_only=True):
     """A patch is about to be written; `changes` maps each path to its change."""
 

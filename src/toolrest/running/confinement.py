@@ -78,6 +78,7 @@ class Enclosure:
         cache_dir: str | None = None,
         registry: str | None = None,
         on_blocked: Callable[[Blocked], None] | None = None,
+        on_weak: Callable[[], None] | None = None,
     ) -> None:
         self.unavailable: str | None = None
         """The reason why commands cannot be confined here, once one could not be."""
@@ -87,6 +88,9 @@ class Enclosure:
         self._cache_dir = cache_dir
         self.registry = registry
         self._on_blocked = on_blocked
+        self._on_weak = on_weak
+        self._looking = asyncio.Lock()
+        self._looked = False
         self._refused = RefusedConnections()
         self._confining: set[asyncio.Future[Confined]] = set()
         self.stops = Stops()
@@ -142,19 +146,38 @@ class Enclosure:
             )
         return self._box
 
+    @property
+    def weak(self) -> bool:
+        """Whether the sandbox that commands run in is a weak one; False until it was found."""
+        found = None if self._box is None or not self._may_be_weak else self._box.found
+        return found is not None and is_weak(found.controls)
+
+    @property
+    def _may_be_weak(self) -> bool:
+        # The kinds that settings name hold all names, and some of them take long to begin.
+        automatic = self._confinement.backend in (None, "landlock")
+        confined = self.is_confined and not self.is_external
+        return confined and automatic and bool(self._files.writable_roots)
+
     async def is_weak(self) -> bool:
         """Whether commands run in a weak sandbox: protected names are watched there, not held.
 
-        Finds the kind of sandbox if no command has needed one yet; False where none works.
+        Finds the kind of sandbox if no command has needed one yet, and reports a weak one once;
+        False where none works.
         """
-        if not self.is_confined or self.is_external:
-            return False
-        await self.open_network()
-        try:
-            probe, _ = await asyncio.to_thread(self.sandbox.choose)
-        except SandboxUnavailable:
-            return False
-        return is_weak(probe.controls)
+        if self._looked or not self._may_be_weak:
+            return self.weak
+        async with self._looking:  # the proxy is started once
+            if not self._looked:
+                await self.open_network()
+                try:
+                    await asyncio.to_thread(self.sandbox.choose)
+                except SandboxUnavailable:
+                    return False
+                self._looked = True
+                if self.weak and self._on_weak is not None:
+                    self._on_weak()
+        return self.weak
 
     async def open_network(self) -> None:
         """Start the proxy of a network allow list, which the first command needs."""

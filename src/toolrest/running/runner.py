@@ -58,6 +58,7 @@ class Runner:
         registry: str | None = None,
         thread_id: str = "",
         on_blocked: Callable[[Blocked], None] | None = None,
+        on_weak: Callable[[], None] | None = None,
         tally: CommandCount | None = None,
     ) -> None:
         self.files = files
@@ -69,6 +70,7 @@ class Runner:
             cache_dir=cache_dir,
             registry=registry,
             on_blocked=on_blocked,
+            on_weak=on_weak,
         )
         self._session_dir = session_dir
         self._environ = dict(environ)

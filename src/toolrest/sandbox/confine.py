@@ -140,6 +140,12 @@ class SessionSandbox:
         """Whether confining a command may boot or probe something: not on an event loop."""
         return self._chosen is None or self.wanted in ("docker", "vm")
 
+    @property
+    def found(self) -> Probe | None:
+        """The backend that was chosen; None before."""
+        chosen = self._chosen
+        return None if chosen is None else chosen[0]
+
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""
         with self._mutex:

@@ -15,7 +15,7 @@ from toolrest.agent.conversation.answer_form import AnswerForm
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.output_type import OutputType
-from toolrest.agent.conversation.preload import WarmUp, machine_of
+from toolrest.agent.conversation.preload import WarmUp
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.result import (
     AgentError,
@@ -132,6 +132,9 @@ class Conversation(Generic[Output]):
         self._stopping: StopReason | None = None
         self._opened = False
         self._warm_up: WarmUp | None = None
+        self.weak_sandbox_said = False
+        """Whether the person has read of a weak sandbox, in this run of the session or before."""
+        self._unwritten: deque[JSONObject] = deque()  # events for the journal of an open session
 
     def _held_calls(self) -> HeldCalls | None:
         if self.rest.session.approvals.unasked != "defer":
@@ -284,10 +287,15 @@ class Conversation(Generic[Output]):
         if not self._opened and self.hooks is not None:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]
-        if self._warm_up is None:
-            self._warm_up = WarmUp(self.rest.session.registry.listed(), machine_of(self.rest))
-            self._warm_up.start()
+        self.warm_up()
         return await loop.run(messages)
+
+    def warm_up(self) -> WarmUp:
+        """Prepare the first call beside what goes on: its modules, and the kind of sandbox."""
+        if self._warm_up is None:
+            self._warm_up = WarmUp(self.rest.session.registry.listed(), self.rest.session)
+            self._warm_up.start()
+        return self._warm_up
 
     async def _turn(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
         self.accounting.begin_turn(loop.budget.max_tokens)
@@ -383,6 +391,7 @@ class Conversation(Generic[Output]):
         cwd = self.rest.cwd
         settings, model = self.rest.settings, self.model.name
         self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
+        self._write_events()
         for item in messages:
             self._record_user_item(item)
 
@@ -390,6 +399,20 @@ class Conversation(Generic[Output]):
         self.record(item)
         if item.get("role") == "user":
             self.emit(UserMessage(message=own_text(item)))
+
+    def says_weak_sandbox(self, message: str) -> bool:
+        """Whether the person is to read this; False once it was said, by an earlier run too."""
+        if self.weak_sandbox_said:
+            return False
+        self.weak_sandbox_said = True
+        self._unwritten.append({"type": events.WeakSandbox.type, "message": message})
+        if self._opened:
+            self._write_events()
+        return True
+
+    def _write_events(self) -> None:
+        while self._unwritten:
+            self.journal.write("event_msg", self._unwritten.popleft())
 
     def close_open_calls(self) -> None:
         """Record an output for calls that a crash interrupted. None of them is run again."""

@@ -18,7 +18,6 @@ from toolrest.errors import ToolrestError
 from toolrest.gate.tool.tool import Tool
 
 if TYPE_CHECKING:
-    from toolrest.agent.rest import Toolrest
     from toolrest.gate.session import Session
 
 DELAY = 0.03
@@ -26,6 +25,7 @@ DELAY = 0.03
 
 _FOR_ALL = ("toolrest.gate.tool.validate", "toolrest.agent.undo.checkpoints")
 _FOR_COMMANDS = (
+    "toolrest.agent.setup.runner",
     "toolrest.policy.verdict.command",
     "toolrest.policy.commands.purpose",
     "toolrest.tools.shell.command_call",
@@ -39,32 +39,56 @@ _FOR_COMMANDS = (
 class WarmUp:
     """A thread that loads the modules one by one, after a delay and until it is stopped.
 
-    Beside it the machine is booted, where commands run in one.
+    Beside it the machine is booted, where commands run in one; behind it the kind of sandbox is
+    found, so that a person reads early of a weak one.
     """
 
-    def __init__(self, tools: Iterable[Tool], machine: Session | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool], session: Session | None = None) -> None:
         self._tools = tuple(tools)
-        self._machine = machine
+        self._session = session if self._has_shells() else None
+        self._loaded = asyncio.Event()
+        self._looking: asyncio.Task[bool] | None = None
         self._booting: asyncio.Task[None] | None = None
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin after the delay, when the request is sent."""
-        self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(DELAY, self._begin)
+        if self._session is not None and self._session.files.mode == "workspace-write":
+            self._looking = loop.create_task(self._look(self._session))
+
+    async def found_weak_sandbox(self) -> bool:
+        """Wait until the kind of sandbox is found; True for a weak one."""
+        return self._looking is not None and await asyncio.shield(self._looking)
 
     def stop(self) -> None:
         """Stop after the module that is being loaded."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._booting is not None:
-            self._booting.cancel()
+        for task in (self._looking, self._booting):
+            if task is not None:
+                task.cancel()
 
     def _begin(self) -> None:
-        if self._machine is not None and self._has_shells():
-            self._booting = asyncio.get_running_loop().create_task(_boot(self._machine))
-        threading.Thread(target=self.load, name="toolrest-warm-up", daemon=True).start()
+        loop, session = asyncio.get_running_loop(), self._session
+        if session is not None and session.settings.sandbox_policy == "vm":
+            self._booting = loop.create_task(_boot(session))
+        work = partial(self._work, loop)
+        threading.Thread(target=work, name="toolrest-warm-up", daemon=True).start()
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.load()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._loaded.set)
+
+    async def _look(self, session: Session) -> bool:
+        await self._loaded.wait()
+        with suppress(ToolrestError, OSError):  # the first call reports it
+            return await session.runner().enclosure.is_weak()
+        return False
 
     def load(self) -> None:
         """Load everything now. A module that cannot be loaded is the first call's to report."""
@@ -81,13 +105,7 @@ class WarmUp:
         return any(tool.group == "shell" for tool in self._tools)
 
 
-def machine_of(rest: Toolrest) -> Session | None:
-    """The session, where its commands run in a virtual machine, for a `WarmUp`."""
-    return rest.session if rest.config.value.sandbox_policy == "vm" else None
-
-
 async def _boot(session: Session) -> None:
     """Boot the machine that commands will run in; what goes wrong is the first call's to report."""
-    runner = session.runner()
     with suppress(ToolrestError, OSError):
-        await runner.enclosure.boot()
+        await session.runner().enclosure.boot()

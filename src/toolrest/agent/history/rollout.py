@@ -13,6 +13,7 @@ from toolrest.agent.history.compaction import condensed, is_summary
 from toolrest.agent.history.history import is_user_turn, message_text, own_text
 from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.errors import ConfigError
+from toolrest.events import WeakSandbox
 from toolrest.items import JSONObject
 from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import Usage
@@ -36,6 +37,9 @@ class Rollout(Struct):
     lines: int = 0
     answer: str | None = None
     """The reply that ended the last turn; None when the turn was cut off before it."""
+
+    weak_sandbox_said: bool = False
+    """Whether the person has read that the sandbox is weak."""
 
     @property
     def thread_id(self) -> str:
@@ -89,6 +93,8 @@ class Rollout(Struct):
                 self.answer = message_text(self.items[-1])
         elif payload.get("type") == AGENT_TOKENS:
             self._count(payload.get("info"), payload.get("model"))
+        elif payload.get("type") == WeakSandbox.type:
+            self.weak_sandbox_said = True
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import path_policy, shared_tmp
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.secrets import key_variables
-from toolrest.events import ConnectionBlocked
+from toolrest.events import ConnectionBlocked, WeakSandbox
 from toolrest.gate.approval.user_rules import SessionRules
 from toolrest.policy.modes import network_of
 from toolrest.policy.paths.names import inside
@@ -22,6 +22,7 @@ from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
 from toolrest.sandbox.backends.container.engine import ContainerOptions
+from toolrest.sandbox.backends.engine import WEAK, WEAK_SENTENCE
 from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
@@ -40,10 +41,17 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
     def blocked(what: Blocked) -> None:
         ground.bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
 
+    def weak() -> None:
+        message = WEAK if ground.settings.sandbox.accept_weak else WEAK_SENTENCE
+        conversation = ground.conversation.value
+        if conversation is not None and not conversation.says_weak_sandbox(message):
+            message = WEAK
+        ground.bus.emit(WeakSandbox(message=message))
+
     confinement = confinement_of(ground.settings, external=ground.config.external)
     confinement = ground.known.confined(confinement)
     config, files = ground.config, ground.files
-    return _runner(config, files, ground.id, ground.environ, confinement, blocked, commands)
+    return _runner(config, files, ground.id, ground.environ, confinement, blocked, weak, commands)
 
 
 def _runner(
@@ -53,6 +61,7 @@ def _runner(
     environ: Mapping[str, str],
     confinement: Confinement,
     blocked: Callable[[Blocked], None] | None = None,
+    weak: Callable[[], None] | None = None,
     commands: CommandCount | None = None,
 ) -> Runner:
     if confinement.backend == "vm":
@@ -70,6 +79,7 @@ def _runner(
         registry=placeholder_records(config.home),
         thread_id=session_id,
         on_blocked=blocked,
+        on_weak=weak,
         tally=commands,
     )
 

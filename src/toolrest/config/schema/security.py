@@ -64,7 +64,8 @@ class SandboxSettings(Table):
     """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
 
     `image`, `pull`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
-    `sandbox_policy = "docker"` (podman answers too), `rootfs` is for `"chroot"`.
+    `sandbox_policy = "docker"` (podman answers too), `rootfs` is for `"chroot"`. With `accept_weak`
+    the sentence about a weak sandbox is not said; the words stay.
     """
 
     image: Text = "ubuntu:latest"
@@ -78,6 +79,7 @@ class SandboxSettings(Table):
     vm: VmSettings = VmSettings()
 
     require: tuple[Control, ...] = ("writes", "network", "own_files")
+    accept_weak: bool = False
 
 
 class PathSettings(Table):

@@ -158,15 +158,15 @@ class HookedWalks:
 def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decision:
     """The policy's decision after the PreToolUse hooks' answers; a denial stays one.
 
-    A hook's `allow` approves an ordinary call. One that is critical or leaves the sandbox is for
-    the approver, or for a PermissionRequest hook, whose input says so.
+    A hook's `allow` approves an ordinary call. One that is critical, writes a protected name or
+    leaves the sandbox is for the approver, or for a PermissionRequest hook, whose input says so.
     """
     if decision.verdict == Answer.ALLOW and hooked.choice == Answer.ASK:
         reason = hooked.reason or "a PreToolUse hook wants this asked"
         if mode == "never":
             return Decision(Answer.DENY, hooked.rule, f'{reason} (approval_policy is "never")')
         return Decision(Answer.ASK, hooked.rule, reason)
-    ordinary = risk < Risk.CRITICAL and not decision.leaves
+    ordinary = risk < Risk.CRITICAL and decision.what != "critical" and not decision.leaves
     if decision.verdict == Answer.ASK and hooked.choice == Answer.ALLOW and ordinary:
         return Decision(Answer.ALLOW, hooked.rule, hooked.reason or "a PreToolUse hook allows it")
     return decision

@@ -6,7 +6,6 @@ proven to read and nothing else, and still it can be told what they read. Never 
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from toolrest.policy.commands.read_only import Spec, read_by, spec_of
@@ -29,13 +28,12 @@ _SPECS: dict[str, Spec] = {
     ),
 }
 _KNOWN = TILDE | VARIABLE | GLOB | MAY_BE_EMPTY
-_WILD = re.compile(r"[*?\[]")
 _UNKNOWN = "\0"
 """Stands for a word that cannot be told."""
 
 
 class Named(NamedTuple):
-    """Absolute paths; in the last name of the `wild` ones there is a wildcard."""
+    """Absolute paths; the `wild` ones have wildcards."""
 
     paths: tuple[str, ...] = ()
     wild: tuple[str, ...] = ()
@@ -59,7 +57,7 @@ def named_reads(simple: Simple, place: WorkingDirs) -> Named:
         if word and _UNKNOWN not in word:
             into = wild if word in _globbed(simple, words) else paths
             into.update(dict.fromkeys(place.paths(word)))
-    return Named(tuple(paths), tuple(path for path in wild if _is_plain_folder(path)))
+    return Named(tuple(paths), tuple(wild))
 
 
 def _spelled(text: str, mark: int, place: WorkingDirs) -> str:
@@ -80,8 +78,3 @@ def _spelled(text: str, mark: int, place: WorkingDirs) -> str:
 
 def _globbed(simple: Simple, words: list[str]) -> set[str]:
     return {word for index, word in enumerate(words) if simple.mark(index) & GLOB}
-
-
-def _is_plain_folder(path: str) -> bool:
-    folder, _, name = path.rpartition("/")
-    return bool(_WILD.search(name)) and not _WILD.search(folder)

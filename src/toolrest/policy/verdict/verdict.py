@@ -41,7 +41,7 @@ class Segment(Struct):
     """One simple command of a command line, and what is known about it.
 
     `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
-    `redirected` those that the shell opens for it; of those in `wild` the last name has a wildcard.
+    `redirected` those that the shell opens for it; those in `wild` are read and have wildcards.
     Paths are absolute, by name only. `assigns` means that variables are set for it which may
     change what it does.
     """
@@ -152,7 +152,7 @@ class Judgement(Struct):
 
     @property
     def wild(self) -> tuple[str, ...]:
-        """Every path with a wildcard at its end that is read."""
+        """Every path with wildcards that is read."""
         return tuple(path for segment in self.segments for path in segment.wild)
 
     @property

@@ -98,6 +98,14 @@ def all_full() -> dict[Control, Enforced]:
     return dict.fromkeys(CONTROLS, FULL)
 
 
+WEAK = "weak sandbox"
+"""What a box is that does not hold protected names, for people who know what that means."""
+WEAK_SENTENCE = (
+    "Weak sandbox here: git hooks and settings are watched, not locked; .env can be read. "
+    "`toolrest doctor` says how to get the full one."
+)
+
+
 def is_weak(controls: Controls) -> bool:
     """Whether protected names inside the writable roots are not held, nor hidden ones hidden.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ _OWN = ("/dev/", "/proc/", *(f"{folder}/" for folder in PRIVATE))
 """Folders that a confined command has for itself, whatever may be read."""
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 _MOST_ENTRIES = 10_000
+_WILD = re.compile(r"[*?\[]")
 
 
 class CommandCall(ToolCall):
@@ -62,6 +64,8 @@ class CommandCall(ToolCall):
     """The judgement of each part of the line."""
     asked_files: RunFiles = ()
     """The files that an approval is tied to besides the program: scripts of the line."""
+    asked_names: tuple[str, ...] = ()
+    """The protected names that an approval was asked for."""
 
     # Begin
 
@@ -140,7 +144,9 @@ class CommandCall(ToolCall):
     # Prepare
 
     async def prepare(self) -> None:
-        """Read the login profile that sets the command's environment."""
+        """Find the kind of sandbox, and read the login profile that sets the environment."""
+        if self.planned.confined:
+            await self.runner.enclosure.is_weak()
         # A profile is a program: outside the sandbox it is read only after the decision.
         if not self.planned.confined or self.planned.escalated:
             return
@@ -165,11 +171,25 @@ class CommandCall(ToolCall):
     # Decide
 
     def decide(self) -> Decision:
-        """Decide by closed paths, then by rules and mode for each part of the line, then grants."""
+        """Decide by closed paths, then by rules and mode for each part of the line, then grants.
+
+        A write to a protected name that the sandbox does not hold is asked about whatever those say
+        (but for rules and grants that let the command out of the sandbox).
+        """
         launch, ctx = self.launch, self.ctx
         refused = closed(self.verdict, ctx, confined=launch.confined and not launch.escalated)
         if refused is not None:
             return refused
+        decision = self._by_line()
+        if decision.verdict == Answer.DENY:
+            return decision
+        if decision.verdict == Answer.ALLOW and decision.leaves:
+            return decision
+        return unlocked(self.verdict, ctx, leaves=decision.leaves) or decision
+
+    def _by_line(self) -> Decision:
+        """The decision by rules and mode for each part of the line, then by grants."""
+        launch, ctx = self.launch, self.ctx
         setting = Setting(
             ctx.session.approval_policy,
             ctx.files.mode,
@@ -279,6 +299,7 @@ class CommandCall(ToolCall):
         from toolrest.policy.verdict.run_files import run_files  # only where something is asked
 
         launch = self.launch
+        self.asked_names = tuple(path for path, _ in protected_writes(self.verdict, self.ctx))
         files = self.asked_files = run_files(self.verdict, launch)
         if launch.program is not None:
             files = ((launch.program.path, launch.program.stamp), *files)
@@ -309,6 +330,8 @@ class CommandCall(ToolCall):
         if outside and self._settle(await runner.settle(self.planned, outside=True)):
             raise Changed("outside the sandbox PATH finds other programs than were judged")
         launch, folders = self.launch, self.verdict.git_folders
+        if self.asked_names:
+            launch = replace(launch, approved_names=self.asked_names)
         more: dict[str, str] = {}
         if folders:
             from toolrest.tools.shell.git_settings import disarm
@@ -322,36 +345,75 @@ class CommandCall(ToolCall):
 
 def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:
     """The denial of a command that names a hidden path or one outside `read_roots`, or that would
-    write a protected one where no sandbox keeps it from doing so.
+    write a protected one in full access.
+
+    In a weak sandbox, as without one, a wildcard may name a hidden path.
     """
     files = ctx.files
     for path in verdict.reads if files.read_roots is not None else ():
         rule = files.read_roots_rule(files.canonical(path))
         if rule is not None and not path.startswith(_OWN):
             return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
-    wild = () if confined else verdict.wild
-    found = (path for pattern in wild for path in _matching(pattern))
+    held = confined and not ctx.session.runner().enclosure.weak
+    found = () if held else (path for pattern in verdict.wild for path in _matching(pattern))
     for path in (*verdict.reads, *verdict.writes, *found):
         rule = files.hidden_rule(path)
         if rule is not None:
             return Decision(Answer.DENY, "path.hidden", rule)
-    for path in verdict.writes if files.mode == "danger-full-access" else ():
-        rule = files.protected_rule(path, command=True)
-        if rule is not None:
+    if files.mode == "danger-full-access":
+        for _, rule in protected_writes(verdict, ctx):
             return Decision(Answer.DENY, "path.protected", rule)
     return None
 
 
+def unlocked(verdict: Judgement, ctx: Context, *, leaves: bool = False) -> Decision | None:
+    """The question about a write to a protected name that a weak sandbox does not hold.
+
+    Nothing but an answer to it lets the command run: no grant, no setting, no hook's `allow`.
+    """
+    writes = protected_writes(verdict, ctx) if ctx.session.runner().enclosure.weak else ()
+    if not writes:
+        return None
+    names = ", ".join(path for path, _ in writes)
+    reason = f"it writes {names}: protected, and not locked in this weak sandbox"
+    mode = ctx.session.approval_policy
+    if mode in ("never", "dangerous"):
+        reason = f'{reason}; approval_policy = "{mode}" never asks'
+        return Decision(Answer.DENY, "path.protected", reason)
+    where = " (it would run outside the sandbox)" if leaves else ""
+    return Decision(
+        Answer.ASK, "path.protected", reason + where, leaves=leaves, what="critical", keys=()
+    )
+
+
+def protected_writes(verdict: Judgement, ctx: Context) -> tuple[tuple[str, str], ...]:
+    """The protected names that a command line writes, each with the rule that protects it."""
+    rules = ((path, ctx.files.protected_rule(path, command=True)) for path in verdict.writes)
+    return tuple((path, rule) for path, rule in rules if rule is not None)
+
+
 def _matching(pattern: str) -> list[str]:
-    """What a wildcard in the last name finds; like a shell's, it finds a dot only by a dot."""
-    folder, name = os.path.split(pattern)
+    """What a pattern's wildcards find; like a shell's, they find a dot only by a dot."""
+    found, left = ["/"], _MOST_ENTRIES
+    for name in pattern.strip("/").split("/"):
+        if not _WILD.search(name):
+            found = [os.path.join(folder, name) for folder in found]
+            continue
+        folders, found = found, []
+        for folder in folders:
+            names = _names(folder, left)
+            left -= len(names)
+            names = [one for one in names if one[:1] != "." or name[:1] == "."]
+            found += [os.path.join(folder, one) for one in fnmatch.filter(names, name)]
+    return found
+
+
+def _names(folder: str, most: int) -> list[str]:
     try:
         with os.scandir(folder) as listing:
-            names = [entry.name for entry in islice(listing, _MOST_ENTRIES)]
+            return [entry.name for entry in islice(listing, most)]
     except OSError:
         return []
-    names = [found for found in names if found[:1] != "." or name[:1] == "."]
-    return [f"{folder}/{found}" for found in fnmatch.filter(names, name)]
 
 
 def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:

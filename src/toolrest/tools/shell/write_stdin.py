@@ -16,7 +16,7 @@ from toolrest.gate.tool.call import ToolCall, ToolQuestion
 from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.shell.command_call import PRIVATE, closed
+from toolrest.tools.shell.command_call import PRIVATE, closed, unlocked
 from toolrest.tools.shell.command_tool import way_out
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
 
@@ -167,9 +167,15 @@ class TypingCall(ToolCall):
         ctx = self.ctx
         if self.args.chars in _LOOKS and ctx.session.approval_policy != "strict":
             return Decision(Answer.ALLOW, "session.poll")
-        if self.effects.confined and ctx.files.mode != "danger-full-access":
+        confined = self.effects.confined and ctx.files.mode != "danger-full-access"
+        if confined and not ctx.session.runner().enclosure.weak:
             return None
-        return closed(self.judged, ctx, confined=False)
+        refused = closed(self.judged, ctx, confined=confined)
+        return refused or (unlocked(self.judged, ctx) if confined else None)
+
+    def known_writes(self) -> tuple[str, ...]:
+        """The paths that the line names as written, if a shell reads it."""
+        return () if self.args.chars in _LOOKS else self.judged.writes
 
     def question(self) -> ToolQuestion:
         """The input, and the command that gets it."""
