@@ -23,6 +23,8 @@ from toolrest.chat.keys import bindings
 from toolrest.chat.screen import ChatScreen
 from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
+from toolrest.sandbox.weak import WEAK
+from toolrest.timeline import session_text
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, Cell, NoticeCell, QuestionCell
 from toolrest.timeline.draw import dollars, safe_lines
@@ -210,6 +212,11 @@ class ChatApp:
             live.doing = "waiting for your answer"
         elif isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
+        elif isinstance(cell, NoticeCell) and cell.level == "weak":
+            self._describe()
+            if cell.text == WEAK:  # the line at the bottom says so
+                self.screen.app.invalidate()
+                return
         elif isinstance(cell, NoticeCell) and cell.is_repeat:
             live.doing = cell.text
             self.screen.app.invalidate()
@@ -260,6 +267,7 @@ class ChatApp:
             cell.done = True
             self.screen.changed(cell)
         self._describe()
+        conversation.warm_up()
 
     def _folder(self) -> str:
         home = os.path.expanduser("~")
@@ -275,8 +283,9 @@ class ChatApp:
         settings = conversation.rest.settings
         cost = f"cost {dollars(conversation.accounting.cost())}"
         model = conversation.model.name
-        facts = (model, settings.sandbox_mode, settings.approval_policy, used, cost)
-        self.screen.footer = " " + " · ".join((*facts, "/help"))
+        weak = (WEAK,) if session_text.is_weak(conversation) else ()
+        mode = (settings.sandbox_mode, *weak, settings.approval_policy)
+        self.screen.footer = " " + " · ".join((model, *mode, used, cost, "/help"))
         self.screen.live.hint = ""
 
     # What the person does

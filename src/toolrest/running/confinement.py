@@ -20,13 +20,13 @@ from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
 from toolrest.running.refused import Refused, RefusedConnections
 from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOptions
-from toolrest.sandbox.backends.engine import is_weak
 from toolrest.sandbox.backends.launcher import disturbed
 from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.denial import blocked_words
 from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 from toolrest.sandbox.vm.options import VmOptions
+from toolrest.sandbox.weak import is_weak
 
 if TYPE_CHECKING:
     from toolrest.sandbox.network.proxy import NetworkProxy

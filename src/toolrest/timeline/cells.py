@@ -59,9 +59,9 @@ class PlanCell(Cell, kw_only=True):
 
 
 class NoticeCell(Cell, kw_only=True):
-    """A message of Toolrest: a note, a warning or an error."""
+    """A message of Toolrest: a note, a warning, an error, or that the sandbox is weak."""
 
-    level: Literal["note", "warning", "error"]
+    level: Literal["note", "warning", "error", "weak"]
     text: str
     detail: str = ""
     is_repeat: bool = False

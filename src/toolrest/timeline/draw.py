@@ -29,6 +29,7 @@ from toolrest.timeline.cells import (
     UserCell,
 )
 from toolrest.timeline.questions import shown_answers
+from toolrest.timeline.text import rows
 
 Line: TypeAlias = "list[tuple[str, str]]"
 STYLES = {
@@ -83,6 +84,8 @@ class Drawing(Struct):
         return head
 
     def _notice(self, cell: NoticeCell) -> list[Line]:
+        if cell.level == "weak":
+            return [[("red", row)] for row in rows(cell.text, self.width or len(cell.text) + 9)]
         style = {"note": "yellow", "warning": "yellow", "error": "red"}[cell.level]
         mark = "✗ " if cell.level == "error" else "! "
         lines: list[Line] = [[(style, line)] for line in safe_lines(cell.text)]

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         ToolCallEnd,
         ToolCallProgress,
         Warning,  # noqa: A004 - the event
+        WeakSandbox,
     )
     from toolrest.tools.agents.events import CollabBegin, CollabEnd
 
@@ -297,6 +298,9 @@ class Timeline:
     def _warning(self, event: Warning) -> Cell:
         return self._add(NoticeCell(level="warning", text=event.message), event)
 
+    def _weak(self, event: WeakSandbox) -> Cell:
+        return self._add(NoticeCell(level="weak", text=event.message), event)
+
     def _again(self, event: StreamError) -> Cell:
         """Name the reason once, however often the connection is tried."""
         message, _, reason = event.message.partition(" (")
@@ -380,6 +384,7 @@ _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
     "plan_update": Timeline._plan,
     "memory_saved": Timeline._memory,
     "warning": Timeline._warning,
+    "weak_sandbox": Timeline._weak,
     "stream_error": Timeline._again,
     "context_compacted": Timeline._compacted,
     "token_count": Timeline._count,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
 from toolrest.timeline.draw import dollars
 
 if TYPE_CHECKING:
@@ -19,14 +20,13 @@ _PRICES = " (a price is not known: set [model_prices] in config.toml)"
 
 def status(conversation: Conversation) -> list[str]:
     """Model, folder, sandbox, approvals, tokens, session."""
-    settings = conversation.rest.settings
     total = conversation.accounting.total
     window, cost = conversation.accounting.window, conversation.accounting.cost()
     share = f"{conversation.tokens / window:.0%} of {window:,}" if window else "window –"
     return [
         f"model      {conversation.model.name}",
         f"folder     {conversation.rest.workspace}",
-        f"sandbox    {settings.sandbox_mode}",
+        *_sandbox(conversation),
         f"approvals  {conversation.rest.approval_policy}",
         f"context    {conversation.tokens:,} tokens, {share}",
         f"used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
@@ -34,6 +34,22 @@ def status(conversation: Conversation) -> list[str]:
         f"cost       {dollars(cost)}{_PRICES if cost is None else ''}",
         f"session    {conversation.id}",
     ]
+
+
+def is_weak(conversation: Conversation) -> bool:
+    """Whether the session's sandbox was found, and is a weak one."""
+    runner = conversation.rest.session.runner.made
+    return runner is not None and runner.enclosure.weak
+
+
+def _sandbox(conversation: Conversation) -> list[str]:
+    settings = conversation.rest.settings
+    line = f"sandbox    {settings.sandbox_mode}"
+    if not is_weak(conversation):
+        return [line]
+    if settings.sandbox.accept_weak:
+        return [f"{line}, {WEAK}"]
+    return [line, f"           {WEAK_SENTENCE}"]
 
 
 def tools(conversation: Conversation) -> list[str]:

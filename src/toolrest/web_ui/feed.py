@@ -12,6 +12,7 @@ from msgspec import structs
 
 from toolrest.agent.history.rollout import line_json
 from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
+from toolrest.events import WeakSandbox
 from toolrest.items import JSONObject
 from toolrest.process.output.layout import printed
 from toolrest.timeline.cells import (
@@ -79,6 +80,8 @@ def line_events(line: bytes) -> Iterator[JSONObject]:
     elif kind == "event_msg" and payload.get("type") == AGENT_TOKENS:
         model = str(payload.get("model") or "")
         yield {**_tokens(payload), "context": None, "model": model, "time": time}
+    elif kind == "event_msg" and payload.get("type") == WeakSandbox.type:
+        yield {"kind": "notice", "text": _cut(str(payload.get("message") or "")), "time": time}
     elif kind == "compacted":
         yield {"kind": "notice", "text": "The conversation was summarised.", "time": time}
     elif kind == "turn_context":

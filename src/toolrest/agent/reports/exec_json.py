@@ -45,10 +45,10 @@ class ThreadEvents:
 
     # The frame
 
-    def thread_started(self, thread_id: str) -> None:
+    def thread_started(self, thread_id: str, *, weak_sandbox: bool = False) -> None:
         """Write the first line."""
         line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}
-        self._write(line)
+        self._write(line | {"weak_sandbox": weak_sandbox})
 
     def error(self, message: str) -> None:
         """Write an error that belongs to no item."""

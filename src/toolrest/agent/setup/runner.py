@@ -22,8 +22,8 @@ from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
 from toolrest.sandbox.backends.container.engine import ContainerOptions
-from toolrest.sandbox.backends.engine import WEAK, WEAK_SENTENCE
 from toolrest.sandbox.vm.options import VmOptions
+from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings

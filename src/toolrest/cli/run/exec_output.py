@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import click
@@ -18,6 +18,7 @@ from toolrest.agent.history.tokens import usage_json
 from toolrest.agent.reports.exec_json import ThreadEvents
 from toolrest.cli.terminal.terminal import safe_for
 from toolrest.errors import ConfigError
+from toolrest.events import Event, WeakSandbox
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import read_named
 from toolrest.wire.model import Usage
@@ -81,11 +82,11 @@ class ExecOutput:
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def open(self, thread_id: str) -> None:
+    def open(self, thread_id: str, *, weak_sandbox: bool = False) -> None:
         """The first line."""
         self._opened = True
         if self.as_json:
-            self.thread.thread_started(thread_id)
+            self.thread.thread_started(thread_id, weak_sandbox=weak_sandbox)
 
     def give_up(self, problem: object, reason: str, code: int) -> RunEnd:
         """The run ends without a turn's result."""
@@ -102,6 +103,27 @@ class ExecOutput:
             self.thread.result(
                 outcome.status, outcome.reason, outcome.exit_code, outcome.usage, outcome.denials
             )
+
+
+class HeldEvents:
+    """A listener that keeps events until the kind of sandbox is known: that is said first."""
+
+    def __init__(self, listener: Callable[[Event], None]) -> None:
+        self._listener = listener
+        self._held: list[Event] | None = []
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if self._held is None or isinstance(event, WeakSandbox):
+            self._listener(event)
+        else:
+            self._held.append(event)
+
+    def release(self) -> None:
+        """Pass on what was kept, and everything from now on at once."""
+        held, self._held = self._held or [], None
+        for event in held:
+            self._listener(event)
 
 
 def read_form(path: str, roots: Sequence[str]) -> AnswerForm:

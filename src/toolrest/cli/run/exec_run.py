@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +21,7 @@ from toolrest.agent.history.history import message
 from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import SANDBOX_MODES
-from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, RunEnd, read_form
+from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, HeldEvents, RunEnd, read_form
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
@@ -197,10 +197,9 @@ class _Run:
         self._printer = PlainPrinter(workspace=config.workspace or "")
         conversation = self._conversation = self._open(config)
         settled()
-        self.out.open(conversation.id)
         with ExitStack() as stack:
-            self._listen(conversation, stack)
-            async with conversation:
+            held = self._listen(conversation, stack)
+            async with conversation, self._announced(conversation, held):
                 if task.timeout is not None:
                     timer = asyncio.get_running_loop().call_later(
                         task.timeout, self._stop, conversation, "timeout"
@@ -284,10 +283,26 @@ class _Run:
 
         return TerminalApprover(Terminal(), self._printer.paused)
 
-    def _listen(self, conversation: Conversation, stack: ExitStack) -> None:
+    @asynccontextmanager
+    async def _announced(self, conversation: Conversation, held: HeldEvents) -> AsyncIterator[None]:
+        """Find the kind of sandbox beside the work; the output begins when it is known."""
+
+        async def announce() -> None:
+            weak = await conversation.warm_up().found_weak_sandbox()
+            self.out.open(conversation.id, weak_sandbox=weak)
+            held.release()
+
+        announcing = asyncio.ensure_future(announce())
+        try:
+            yield
+        finally:
+            await announcing
+
+    def _listen(self, conversation: Conversation, stack: ExitStack) -> HeldEvents:
         rest = conversation.rest
+        held = HeldEvents(self.out.thread if self.out.as_json else self._printer)
+        stack.callback(rest.subscribe(held))
         if self.out.as_json:
-            stack.callback(rest.subscribe(self.out.thread))
             stack.callback(rest.subscribe(lambda event: self._watch_reader(conversation, event)))
         else:
             settings = rest.settings
@@ -295,11 +310,11 @@ class _Run:
                 f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
                 f"{rest.config.workspace}, session {conversation.id}"
             )
-            stack.callback(rest.subscribe(self._printer))
         if self.task.verbose or os.environ.get("TOOLREST_LOG"):
             from toolrest.cli.terminal.event_log import log_events
 
             log_events(rest, self.task.verbose, stack)
+        return held
 
     def _watch_reader(self, conversation: Conversation, event: Event) -> None:
         """Interrupt the turn once the reader of standard output is gone."""

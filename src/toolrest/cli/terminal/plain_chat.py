@@ -37,6 +37,8 @@ async def plain_chat(
     unsubscribe = conversation.rest.subscribe(printer)
     try:
         async with conversation:
+            # What is said of the sandbox comes before the line that the person writes in.
+            await conversation.warm_up().found_weak_sandbox()
             await _talk(conversation, terminal, printer, prompt)
     finally:
         unsubscribe()

@@ -98,22 +98,6 @@ def all_full() -> dict[Control, Enforced]:
     return dict.fromkeys(CONTROLS, FULL)
 
 
-WEAK = "weak sandbox"
-"""What a box is that does not hold protected names, for people who know what that means."""
-WEAK_SENTENCE = (
-    "Weak sandbox here: git hooks and settings are watched, not locked; .env can be read. "
-    "`toolrest doctor` says how to get the full one."
-)
-
-
-def is_weak(controls: Controls) -> bool:
-    """Whether protected names inside the writable roots are not held, nor hidden ones hidden.
-
-    A box without writable roots holds both, and so does every kind but Landlock.
-    """
-    return controls["protected_paths"].level == "none"
-
-
 def unmet(controls: Controls, required: Iterable[Control]) -> list[str]:
     """The required controls that are not enforced at all, each with the reason."""
     return [

@@ -374,7 +374,8 @@ def unlocked(verdict: Judgement, ctx: Context, *, leaves: bool = False) -> Decis
     writes = protected_writes(verdict, ctx) if ctx.session.runner().enclosure.weak else ()
     if not writes:
         return None
-    names = ", ".join(path for path, _ in writes)
+    folder = f"{ctx.files.workspace}/"
+    names = ", ".join(path.removeprefix(folder) for path, _ in writes)
     reason = f"it writes {names}: protected, and not locked in this weak sandbox"
     mode = ctx.session.approval_policy
     if mode in ("never", "dangerous"):
