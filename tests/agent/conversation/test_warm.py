@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolrest import Toolrest
 from toolrest.agent.conversation import preload as warm
 from toolrest.agent.conversation.conversation import Conversation
+from toolrest.events import WeakSandbox
 from toolrest.gate.tool.tool import Tool
+from toolrest.sandbox import confine
 from toolrest.testing import Call, ScriptedModel
 
 FIRST_CALL = """
@@ -97,3 +101,27 @@ def test_what_cannot_be_loaded_is_left_to_the_first_call() -> None:
 
     warm.WarmUp([Broken(), Fine()]).load()
     assert seen == ["fine"]
+
+
+@pytest.mark.needs("landlock")
+async def test_the_request_does_not_wait_for_the_kind_of_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has answered before a sandbox has, and the person still reads of a weak one."""
+    answered, said = threading.Event(), list[str]()
+    choose = confine.SessionSandbox.choose
+
+    def slow(self: confine.SessionSandbox) -> Any:
+        assert answered.wait(60)
+        return choose(self)
+
+    monkeypatch.setattr(confine, "bwrap_programs", lambda roots: ())
+    monkeypatch.setattr(confine.SessionSandbox, "choose", slow)
+    rest = Toolrest(tmp_path, tools=["shell"], sandbox_mode="workspace-write")
+    async with Conversation(rest, ScriptedModel(["done"])) as session:
+        rest.subscribe(lambda e: said.append(e.message) if isinstance(e, WeakSandbox) else None)
+        end = await session.run("go")
+        answered.set()
+        assert end.status == "completed"
+        assert await session.warm_up().found_weak_sandbox()
+    assert len(said) == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tools.shell.test_typed import started, typed
 
 from toolrest import ApprovalRequest, Toolrest
 from toolrest.events import WeakSandbox
@@ -27,7 +28,7 @@ WRITES = [
     "cd .git && touch hooks/pre-push",
     "mkdir -p .vscode && echo '{}' > .vscode/tasks.json",
     "echo hi | tee .envrc",
-    "rm -f .git/hooks/*",
+    "rm -f .git/hooks/sample",
     "bash -c 'echo x > .git/hooks/pre-commit'",
     "sed -i s/a/b/ .git/config",
     "chmod +x .git/hooks/sample",
@@ -156,12 +157,9 @@ async def test_what_is_typed_into_a_shell_is_judged_like_a_command(project: Path
     """Failed before: a shell that was open already wrote hooks and printed .env."""
     before, asked = state(project), Asked(False)
     async with Toolrest(project, on_ask=asked) as rest:
-        start = {"cmd": "bash --norc", "tty": True, "login": False, "yield_time_ms": 300}
-        opened = await rest.call("exec_command", start)
-        number = opened.metadata["session_id"]
+        number = await started(rest, "bash --norc")
         for line, words in ((WRITES[0], "rejected by user"), ("cat .en*", "hidden")):
-            typed = {"session_id": number, "chars": f"{line}\n"}
-            output = await rest.call("write_stdin", typed)
+            output = await typed(rest, number, f"{line}\n")
             assert output.failure is not None
             assert words in output.text
     assert len(asked.requests) == 1
