@@ -15,6 +15,7 @@ from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.doctor import count_hard_links, examine, lines
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
+from toolrest.sandbox.remedy import Remedy
 
 
 @pytest.fixture
@@ -46,16 +47,13 @@ def test_a_report(policy: SandboxPolicy, tmp_path: Path) -> None:
 def test_what_is_in_the_way_is_said(
     policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    switch = tmp_path / "switch"
-    switch.write_text("1\n")
     monkeypatch.setattr(doctor, "bwrap_programs", lambda roots: [])
-    monkeypatch.setattr(doctor, "_SWITCHES", ((str(switch), "1", "turn it off"),))
+    monkeypatch.setattr(doctor, "remedy_for", lambda problems: Remedy("it is off", "turn it on"))
     monkeypatch.setattr(landlock, "abi", lambda: 0)
     report = examine(policy, str(tmp_path / "registry"))
     assert report.chosen == ""
-    assert "turn it off" in report.hints
     text = "\n".join(lines(report))
-    assert "apt install bubblewrap" in text
+    assert "  to do: it is off: turn it on\n" in text
     assert "a session uses: nothing; commands are refused" in text
 
 

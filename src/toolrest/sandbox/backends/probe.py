@@ -130,6 +130,11 @@ def _read_only(arguments: bytes) -> bytes:
     return b"\0".join(words)
 
 
+def bubblewrap_runs(policy: SandboxPolicy, program: str) -> bool:
+    """Whether this bubblewrap can show what is there, in whatever workspace."""
+    return not _basic_problem(policy, program, overlays=False)
+
+
 def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
     """Why this bubblewrap cannot even show what is there; empty when it can."""
     layers = ("--overlay-src", "/usr/bin", "--overlay-src", "/usr/lib", "--ro-overlay", "/usr/bin")
