@@ -49,7 +49,7 @@ def _sandbox(conversation: Conversation) -> list[str]:
         return [line]
     if settings.sandbox.accept_weak:
         return [f"{line}, {WEAK}"]
-    return [line, f"           {WEAK_SENTENCE}"]
+    return [line, WEAK_SENTENCE]
 
 
 def tools(conversation: Conversation) -> list[str]:

@@ -92,7 +92,8 @@ def test_exec_denies_a_named_write_to_a_protected_name(desk: Any, serve: Any) ->
     ran = exec_(desk, "--json")
     (denial,) = ran.result["denials"]
     assert denial["rule"] == "path.protected"
-    assert "not locked in this weak sandbox" in json.dumps(denial)
+    assert "not locked in this weak sandbox" in denial["reason"]
+    assert '"allow"' not in denial["reason"], "which would not allow it"
     assert list(hooks.iterdir()) == []
 
 

@@ -147,10 +147,11 @@ class Approvals:
 
 def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
     rule = f"; rule {request.rule}" if request.rule else ""
+    settings = '"defer"' if request.protected else '"allow" or "defer"'
     return (
         f"not run: {request.tool} needs approval ({request.reason}{rule}), and there is no "
-        'approver here. To allow it, answer through on_ask, set on_ask = "allow" or '
-        f'"defer", {_other_way(request, mode, sandbox_mode)}.'
+        f"approver here. To allow it, answer through on_ask, set on_ask = {settings}, "
+        f"{_other_way(request, mode, sandbox_mode)}."
     )
 
 
