@@ -24,8 +24,10 @@ DELAY = 0.03
 """By then the request is on its way."""
 
 _FOR_ALL = ("toolrest.gate.tool.validate", "toolrest.agent.undo.checkpoints")
+_RUNNER = "toolrest.agent.setup.runner"
+"""All that finding the kind of sandbox takes."""
 _FOR_COMMANDS = (
-    "toolrest.agent.setup.runner",
+    _RUNNER,
     "toolrest.policy.verdict.command",
     "toolrest.policy.commands.purpose",
     "toolrest.tools.shell.command_call",
@@ -80,9 +82,12 @@ class WarmUp:
         threading.Thread(target=work, name="toolrest-warm-up", daemon=True).start()
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._looking is not None:
+            with suppress(Exception):  # the first call reports it
+                import_module(_RUNNER)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._loaded.set)
         self.load()
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._loaded.set)
 
     async def _look(self, session: Session) -> bool:
         await self._loaded.wait()
