@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -71,16 +71,13 @@ class Choices(Struct):
             flags["tools.enabled"] = [
                 name.strip() for name in self.tools.split(",") if name.strip()
             ]
-        read = partial(
-            load,
+        config = load(
             workspace=default_workspace(self.folder),
             overrides=self.overrides,
             profile=self.profile,
             surface="cli",
+            flags=flags,
         )
-        config = read(flags=flags)
-        if named := _named_provider(flags.get("model"), config):
-            config = read(flags=flags | named)
         import_only_own(tool_roots(config))
         return config
 
@@ -97,17 +94,6 @@ class Choices(Struct):
         for problem in rest.warnings:
             click.echo(f"toolrest: {problem}", err=True)
         return rest
-
-
-def _named_provider(model: str | None, config: Config) -> dict[str, str]:
-    """The settings for `PROVIDER:NAME`; other names, too, may have a colon in them."""
-    provider, colon, name = (model or "").partition(":")
-    if not (colon and name):
-        return {}
-    from toolrest.wire.presets import BUILT_IN
-
-    known = provider in BUILT_IN or provider in config.value.model_providers
-    return {"model_provider": provider, "model": name} if known else {}
 
 
 def session_options(function: F) -> F:
