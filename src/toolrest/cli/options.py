@@ -19,17 +19,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
-APPROVAL_MODES = (
-    *("untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"),
-    *("none", "required", "sandbox"),
-)
+APPROVAL_MODES = ("untrusted", "on-request", "on-failure", "never")
+_OTHER_MODES = ("auto", "strict", "dangerous", "none", "required", "sandbox")
 
 
 SANDBOX_HELP = "Where tools and commands may write: nowhere, in the workspace, or everywhere."
 APPROVAL_HELP = (
-    "When to ask for approval: untrusted, on-failure, on-request (default), never, auto, strict or "
-    "dangerous."
+    "When to ask for approval: untrusted, never, on-failure or on-request (the default)."
 )
+
+
+class ApprovalMode(click.Choice[str]):
+    """The four words that are shown; the words of other agents are read, too."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word as it is."""
+        return value if value in _OTHER_MODES else super().convert(value, param, ctx)
+
 
 config_option = click.option(
     "-c",
@@ -124,7 +130,7 @@ def session_options(function: F) -> F:
             "-a",
             "--ask-for-approval",
             "approval",
-            type=click.Choice(APPROVAL_MODES),
+            type=ApprovalMode(APPROVAL_MODES),
             metavar="MODE",
             help=APPROVAL_HELP,
         ),
