@@ -22,6 +22,7 @@ from toolrest.running.refused import Refused, RefusedConnections
 from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOptions
 from toolrest.sandbox.backends.engine import is_weak
 from toolrest.sandbox.backends.launcher import disturbed
+from toolrest.sandbox.backends.probe import Probe
 from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.denial import blocked_words
 from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
@@ -147,14 +148,23 @@ class Enclosure:
 
         Finds the kind of sandbox if no command has needed one yet; False where none works.
         """
+        probe = await self._probe()
+        return probe is not None and is_weak(probe.controls)
+
+    async def has_own_tmp(self) -> bool:
+        """Whether commands have folders of their own for temporary files; Landlock gives none."""
+        probe = await self._probe()
+        return probe is None or probe.backend != "landlock"
+
+    async def _probe(self) -> Probe | None:
+        """What the kind of sandbox enforces; None where nothing is confined or no kind works."""
         if not self.is_confined or self.is_external:
-            return False
+            return None
         await self.open_network()
         try:
-            probe, _ = await asyncio.to_thread(self.sandbox.choose)
+            return (await asyncio.to_thread(self.sandbox.choose))[0]
         except SandboxUnavailable:
-            return False
-        return is_weak(probe.controls)
+            return None
 
     async def open_network(self) -> None:
         """Start the proxy of a network allow list, which the first command needs."""

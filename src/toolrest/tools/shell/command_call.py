@@ -32,6 +32,7 @@ from toolrest.policy.launch import (
     refuse_changed,
 )
 from toolrest.policy.modes import Row
+from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.shell.command_tool import CommandTool, Escalation
 
-PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
-_OWN = ("/dev/", "/proc/", *(f"{folder}/" for folder in PRIVATE))
-"""Folders that a confined command has for itself, whatever may be read."""
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 _MOST_ENTRIES = 10_000
 
@@ -71,22 +69,23 @@ class CommandCall(ToolCall):
         self.args, self.ctx = args, ctx
         self.runner = ctx.session.runner()
         self.launch = self.planned = launch
-        self._judge(git_armed)
+        self._roots, self._git_armed = ctx.files.command_roots, git_armed
+        self._judge()
         super().__init__(tool, args, ctx, self._effects())
 
-    def _judge(self, git_armed: str) -> None:
+    def _judge(self) -> None:
         launch = self.launch
         program = launch.program
         self._planted: bool | None = None
         verdict = self.verdict = judge(
             launch.judged,
             cwd=launch.cwd,
-            writable_roots=(*self.ctx.files.writable_roots, *PRIVATE),
+            writable_roots=self._roots,
             known_shell=program is None or not program.writable,
             shell=launch.shell,
         )
-        if git_armed:
-            verdict.arm_git(git_armed)
+        if self._git_armed:
+            verdict.arm_git(self._git_armed)
         # Commands judged harmless by name count for more where a planted file may shadow them.
         if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
             _ = self.planted
@@ -140,11 +139,16 @@ class CommandCall(ToolCall):
     # Prepare
 
     async def prepare(self) -> None:
-        """Read the login profile that sets the command's environment."""
+        """Read the login profile, which sets the environment; find out whose /tmp it is."""
         # A profile is a program: outside the sandbox it is read only after the decision.
         if not self.planned.confined or self.planned.escalated:
             return
-        runner = self.runner
+        runner, own_tmp = self.runner, self.ctx.files.own_tmp
+        named = any(inside(path, tmp) for path in self.verdict.writes for tmp in own_tmp)
+        if named and not await runner.enclosure.has_own_tmp():
+            self._roots = tuple(root for root in self._roots if root not in own_tmp)
+            self._judge()
+            self.touch(self._effects())
         try:
             settled = await runner.settle(self.planned, outside=False)
         except SandboxBusy as error:
@@ -325,9 +329,10 @@ def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | No
     write a protected one where no sandbox keeps it from doing so.
     """
     files = ctx.files
+    own = ("/dev", "/proc", *files.own_tmp)
     for path in verdict.reads if files.read_roots is not None else ():
         rule = files.read_roots_rule(files.canonical(path))
-        if rule is not None and not path.startswith(_OWN):
+        if rule is not None and not any(inside(path, folder) for folder in own):
             return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
     wild = () if confined else verdict.wild
     found = (path for pattern in wild for path in _matching(pattern))
