@@ -239,7 +239,8 @@ def _token(prefix: str) -> re.Pattern[str]:
 def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     """Spans of tokens of well-known shapes, and of what follows one of `LEADS`.
 
-    `before` is the end of what the text follows on. Linear: a place where a token may begin is looked at once, and not much further than its end.
+    `before` is the end of what the text follows on. Linear: a place where a token may begin is
+    looked at once, and not much further than its end.
     """
     found: list[tuple[int, int]] = []
     search = token_beginnings().search
