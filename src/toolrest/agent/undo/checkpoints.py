@@ -82,6 +82,8 @@ class Checkpoints:
         self._quick = self._haste = False
         self.repositories: frozenset[str] = frozenset()
         """The folders that hold a `.git`, as of the last look."""
+        self.repositories_before: frozenset[str] = frozenset()
+        """And as of the last turn's begin."""
         self._alone: set[int] = set()
         """Turns of ours that began when no other was open."""
 
@@ -98,6 +100,7 @@ class Checkpoints:
         """Save the workspace as it is; the number of the turn that may now change it."""
         with self._using():
             self._look(cancelled)
+            self.repositories_before = self.repositories
             self._end_dead()
             return self._open("turn", session, label, ())
 

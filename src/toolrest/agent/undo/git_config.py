@@ -18,7 +18,7 @@ _PLAIN = {
     b"branch.remote": rb"\.|[A-Za-z0-9_][\w.-]*",
     b"branch.merge": rb"refs/[\w./+@-]+",
     b"branch.rebase": rb"true|false|merges|interactive",
-    b"remote.url": rb"(?:https?|ssh|git)://%s%s(?::\d+)?(?:/%s)?|%s%s:[\w~/]%s"
+    b"remote.url": rb"(?:https?|ssh|git)://%s%s(?::\d+)?(?:/%s)?|%s%s:(?!//)[\w~/]%s"
     % (_WHO, _HOST, _PATH, _WHO, _HOST, _PATH),
     b"remote.fetch": rb"\+?refs/[\w./*+@-]+:refs/[\w./*+@-]+",
     b"user.name": rb'[^"\\#;\x00-\x1f]{1,200}',

@@ -52,7 +52,7 @@ def put_back(
     for path, (was, now) in found.items():
         if is_approved(path) or (path in ours and ours[path] == content_of(now)):
             watched.learn(path)
-        elif _is_gone_repository(watched, path):
+        elif is_gone_repository(watched, path):
             continue
         elif any(inside(path, git) for git in made):
             watched.learn(path)
@@ -107,7 +107,7 @@ def _plain_settings(watched: WatchedNames, item: Item) -> FileRecord | None:
     return item.was._replace(ref=watched.keep(text), size=len(text))
 
 
-def _is_gone_repository(watched: WatchedNames, path: str) -> bool:
+def is_gone_repository(watched: WatchedNames, path: str) -> bool:
     """A git folder that was removed or moved away takes its parts along; nothing runs them."""
     return any(
         inside(path, git) and watched.known.get(git) is not None and not os.path.lexists(git)
@@ -116,7 +116,12 @@ def _is_gone_repository(watched: WatchedNames, path: str) -> bool:
 
 
 def live_hooks(watched: WatchedNames, below: str) -> list[Item]:
-    """What git would run in a git folder's `hooks`: executable, and no sample."""
+    """What git would run in a git folder's `hooks`: executable, no sample, and not moved there."""
+    known = {
+        (record.inode, record.ctime): path
+        for path, record in watched.known.items()
+        if record is not None and not inside(path, below)
+    }
     return [
         Item(path, record, None)
         for path, record in watched.known.items()
@@ -126,6 +131,7 @@ def live_hooks(watched: WatchedNames, below: str) -> list[Item]:
         and not record.is_dir
         and not path.endswith(_SAMPLE)
         and (record.is_link or record.mode & 0o111)
+        and (record.inode, record.ctime) not in known
     ]
 
 
@@ -157,7 +163,7 @@ def content_of(record: FileRecord | None) -> str:
         return "gone"
     if record.is_link:
         return f"-> {record.ref}"
-    return record.digest or f"{record.mode:o}"
+    return f"{record.mode:o} {record.digest or ''}"
 
 
 def write_ours(home: str, contents: Mapping[str, str]) -> None:

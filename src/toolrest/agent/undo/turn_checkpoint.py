@@ -85,6 +85,12 @@ class Saver(Struct):
         return frozenset() if self._made is None else self._made.repositories
 
     @property
+    def made_repositories(self) -> frozenset[str]:
+        """Those of them that the last turn has made."""
+        made = self._made
+        return frozenset() if made is None else made.repositories - made.repositories_before
+
+    @property
     def watching(self) -> Watch | None:
         """What watches names, where a command has needed that."""
         return None if self.watch is None else self.watch.made

@@ -22,6 +22,7 @@ from toolrest.agent.undo.put_back import (
     Result,
     content_of,
     event_of,
+    is_gone_repository,
     live_hooks,
     put_back,
     tops,
@@ -200,7 +201,8 @@ class Watch(Struct, eq=False):
         self._planned = plan
 
     def _learn(self, watched: WatchedNames) -> None:
-        changed = watched.changes(watched.differing())
+        found = watched.changes(watched.differing())
+        changed = [path for path in found if not is_gone_repository(watched, path)]
         for path in changed:
             watched.learn(path)
         if changed:
@@ -226,14 +228,13 @@ class Watch(Struct, eq=False):
 
         They stay; hooks in them that would run are moved aside.
         """
-        before = set() if self._watched is None else set(self._watched.pinned)
         with contextlib.suppress(OSError, CheckpointError):
             self._refresh()
         watched = self._watched
-        if watched is None:
+        if watched is None or self.saver is None:
             return
-        new = watched.pinned - before
-        hooks = [hook.path for git in sorted(new) for hook in live_hooks(watched, git)]
+        made = (os.path.join(folder, ".git") for folder in self.saver.made_repositories)
+        hooks = [hook.path for git in made for hook in live_hooks(watched, git)]
         if hooks:
             watched.miss(hooks)
             self.compare()

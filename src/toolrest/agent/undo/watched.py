@@ -111,13 +111,18 @@ class WatchedNames:
     ) -> dict[str, tuple[FileRecord | None, FileRecord | None]]:
         """What really differs, before and after, with what is there kept; the rest is refreshed."""
         found: dict[str, tuple[FileRecord | None, FileRecord | None]] = {}
-        for path in differing:
+        waiting = list(differing)
+        while waiting:
+            path = waiting.pop(0)
             if path in found:
                 continue
             known = self.known.get(path)
             now = dict(self.look(path, KEEP, deep=known is None or not known.is_dir))
             if known is not None and known.is_dir and path not in self.pinned:
-                for entry in self._new_in(path, now.get(path)):
+                there = now.get(path)
+                if there is None or not there.is_dir:  # a link could lead to the same files
+                    waiting += [one for one in self.known if inside(one, path) and one != path]
+                for entry in self._new_in(path, there):
                     now.update(self.look(entry, KEEP))
             for one in {path, *now}:
                 was, there = self.known.get(one), now.get(one)
