@@ -500,7 +500,8 @@ PLAIN = b"[core]\n\tbare = false\n"
 @pytest.mark.parametrize(
     "more",
     [
-        b'[remote "o"]\n\turl = https://example.com/a.git\n\tfetch = +refs/heads/*:refs/remotes/o/*\n',
+        b'[remote "o"]\n\turl = https://example.com/a.git\n',
+        b'[remote "o"]\n\tfetch = +refs/heads/*:refs/remotes/o/*\n',
         b'[remote "o"]\n\turl = git@example.com:a/b.git\n',
         b'[branch "main"]\n\tremote = o\n\tmerge = refs/heads/main\n\trebase = true\n',
         b"[user]\n\tname = A Person\n\temail = a@example.com\n",
