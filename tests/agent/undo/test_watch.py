@@ -20,6 +20,7 @@ from toolrest import Toolrest
 from toolrest.agent.undo import put_back
 from toolrest.agent.undo.git_config import merged, same_but_plain
 from toolrest.agent.undo.plan import Item, Kept
+from toolrest.agent.undo.restore import restore as really_restore
 from toolrest.events import Event, PutBack
 from toolrest.events import Warning as WarningEvent
 from toolrest.sandbox import confine
@@ -344,7 +345,7 @@ async def test_a_swap_between_compare_and_write_reaches_nothing_else(
     (elsewhere / "pre-commit").write_text("not ours to touch")
     hooks = work / ".git" / "hooks"
     swaps = [True]
-    before = put_back.restore
+    before = really_restore
 
     def restore(root: str, items: list[Item], packs: object) -> tuple[list[Item], list[Kept]]:
         if swaps:
@@ -407,14 +408,14 @@ async def test_a_server_is_watched_after_every_call_and_beside_it_a_person(work:
     (work / "server.py").write_text(SERVER)
     hook = work / ".git/hooks/pre-commit"
     row = {"command": sys.executable, "args": ["-S", "-E", "server.py", str(work)]}
-    servers = {f"mcp_servers.s.{key}": value for key, value in row.items()}
+    servers: dict[str, Any] = {f"mcp_servers.s.{key}": value for key, value in row.items()}
     servers["mcp_servers.s.startup_timeout_sec"] = 60.0
     async with desk(work, on_ask=lambda request: "approved", **servers) as mine:
         await mine.rest.wait_for_mcp("s")
         out = await mine.rest.call("s/plant")
         assert "planted" in out.text
         assert not hook.exists()
-        assert "[toolrest] Put back: .git/hooks/pre-commit (this command had made it)" in out.text
+        assert "[toolrest] Put back: .git/hooks/pre-commit (a running command or server" in out.text
         git(work, "remote", "add", "up", "https://example.com/a/b.git")
         mine_too = work / ".git/hooks/pre-push"
         mine_too.write_text("the person's")

@@ -38,7 +38,10 @@ def main(folder: str) -> None:
         if not is_ours or not os.path.exists(os.path.join(folder, LIVING)):
             return
         watched = WatchedNames.load(folder)
-        home, session = os.path.dirname(os.path.dirname(folder)), os.path.basename(folder)
+        home, session = (
+            os.path.dirname(os.path.dirname(folder)),
+            os.path.basename(folder).rpartition("-")[0],
+        )
         result = put_back(watched, home, lambda path: False)
         if result.done and watched.workspace:
             Checkpoints(home, watched.workspace).note_put_back(result.done, watched.packs, session)
@@ -49,7 +52,6 @@ def main(folder: str) -> None:
             event_of(path, None, _BY, watched.workspace, why) for path, why in result.failed.items()
         ]
         _write_report(folder, to_builtins(changed))
-        watched.save()
         os.unlink(os.path.join(folder, LIVING))
 
 
@@ -87,7 +89,7 @@ def _name_differences(watched: WatchedNames, home: str, bus: Bus, undo: bool) ->
     if undo:
         label = "changed before a session was killed, or since"
         number = Checkpoints(home, watched.workspace).note_put_back(
-            found, watched.packs, os.path.basename(watched.folder), label
+            found, watched.packs, os.path.basename(watched.folder).rpartition("-")[0], label
         )
         way = f" Yours? Leave it. If not: `toolrest undo {number}` puts it back."
     text = f"An earlier session was killed while a command ran. Changed since: {shown}.{way}"

@@ -69,6 +69,8 @@ def put_back(
         result.failed.update({one.path: one.why for one in kept})
         for path in result.done:
             watched.learn(path)
+    if found:
+        watched.save()
     return result
 
 

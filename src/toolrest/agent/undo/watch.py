@@ -14,6 +14,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -29,7 +30,7 @@ from toolrest.agent.undo.put_back import (
     write_ours,
 )
 from toolrest.agent.undo.records import Changes, CheckpointError
-from toolrest.agent.undo.watched import LIVING, LOCK, WatchedNames
+from toolrest.agent.undo.watched import LIVING, LOCK, MOST, WatchedNames
 from toolrest.agent.undo.watched_git import watched_names
 from toolrest.events import PutBack
 from toolrest.events import Warning as WarningEvent
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from toolrest.sandbox.policy import SandboxPolicy
 
 _SETTLE = 0.05
-"""Seconds without an event after which names are compared: most files are whole by then."""
+"""Seconds after an event when names are compared: most files are whole by then."""
 _BACKGROUND = 0.3
 """Seconds after which a command is watched while it runs."""
 _LINGER = 0.25
@@ -84,10 +85,11 @@ class Watch(Struct, eq=False):
     _unfiled: Changes = field(default_factory=dict)
     _filing: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def folder(self) -> str:
-        """The folder of the record."""
-        return os.path.join(self.home, "watched", self.session_id)
+    folder: str = ""
+    """The folder of the record, of this process alone."""
+
+    def __post_init__(self) -> None:
+        self.folder = os.path.join(self.home, "watched", f"{self.session_id}-{token_hex(4)}")
 
     # Processes of ours
 
@@ -120,7 +122,7 @@ class Watch(Struct, eq=False):
             ) from error
         hold = Hold(approved, end)
         self._holds.append(hold)
-        if self._timer is None and self._events is None:
+        if self._events is None:
             self._later(_BACKGROUND)
 
         def leave() -> None:
@@ -198,6 +200,9 @@ class Watch(Struct, eq=False):
             self._watched = WatchedNames(self.folder, self.workspace)
         if self._watched is not None and self._watched.add(names, pinned):
             self._watched.save()
+            for name in sorted(self._watched.left_out):
+                self._warn(f"{name} is not watched: it has more than {MOST:,} entries")
+            self._watched.left_out.clear()
         self._planned = plan
 
     def _learn(self, watched: WatchedNames) -> None:
@@ -237,7 +242,7 @@ class Watch(Struct, eq=False):
         hooks = [hook.path for git in made for hook in live_hooks(watched, git)]
         if hooks:
             watched.miss(hooks)
-            self.compare()
+            self.compare(final=True)
 
     # Comparing
 
@@ -256,8 +261,7 @@ class Watch(Struct, eq=False):
         if result.waiting and self._holds:
             self._later(_SETTLE * 4)
         if result.done or result.failed:
-            self._report(result)
-            watched.save()
+            self._report(result, "this command" if final else "a running command or server")
             if self._events is not None:
                 self._events.watch(self._folders())
 
@@ -265,8 +269,7 @@ class Watch(Struct, eq=False):
         names = (name for hold in (*self._holds, *self._approved) for name in hold.approved)
         return any(inside(path, name) for name in names)
 
-    def _report(self, result: Result) -> None:
-        by = "this command" if len(self._holds) == 1 else "a program that runs here"
+    def _report(self, result: Result, by: str) -> None:
         self._unfiled.update(result.done)
         for path, pair in tops(result.done).items():
             self._tell(event_of(path, pair, by, self.workspace))
@@ -301,9 +304,8 @@ class Watch(Struct, eq=False):
     # While something lives
 
     def _later(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        if self._timer is None:  # else events without a pause would put it off for ever
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -330,10 +332,12 @@ class Watch(Struct, eq=False):
     def file(self) -> None:
         """Give undo what was put back; blocks."""
         with self._filing:
-            watched, taken = self._watched, self._unfiled
-            if not taken or self.saver is None or watched is None:
+            watched = self._watched
+            if self.saver is None or watched is None:
                 return
-            self._unfiled = {}
+            taken, self._unfiled = self._unfiled, {}
+            if not taken:
+                return
             try:
                 self.saver.get().note_put_back(taken, watched.packs, self.session_id)
             except (CheckpointError, OSError) as error:

@@ -12,19 +12,28 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeAlias
 
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import FileRecord, parse, same
 from toolrest.agent.undo.restore import parent_of
 from toolrest.policy.paths.names import inside
-from toolrest.private_files import is_placeholder_entry, private_file, private_folder, write_all
+from toolrest.private_files import (
+    is_placeholder_entry,
+    private_file,
+    private_folder,
+    reason,
+    write_all,
+)
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_F_SETSIG = 10
 _TICK = 20_000_000
 """What changed so recently may change again within one tick of its time stamp."""
 
@@ -32,8 +41,8 @@ CAP = 1 << 20
 """Files up to this size are kept when they are recorded."""
 KEEP = 16 << 20
 """And what is put back up to this one."""
-_MOST = 2000
-"""So many entries below one name are recorded."""
+MOST = 2000
+"""A name with more entries below it is not watched."""
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 LIVING, LOCK, RECORD = "living", "lock", "record.json"
@@ -47,6 +56,7 @@ class WatchedNames:
         self.workspace = workspace
         self.names: set[str] = set()
         self.pinned: set[str] = set()
+        self.left_out: set[str] = set()
         self.known: dict[str, FileRecord | None] = {}
         self.packs = Packs(folder)
         self._stamps: dict[str, Stamp] = {}
@@ -69,8 +79,13 @@ class WatchedNames:
             if gone == path or gone not in self.pinned:
                 self.known.pop(gone)
                 self._stamps.pop(gone)
-        for found, record in self.look(path, CAP):
-            self._put(found, record)
+        found = dict(islice(self.look(path, CAP), MOST + 1))
+        if len(found) > MOST:
+            self.left_out.add(path)
+            self.names.discard(path)
+            return
+        for one, record in found.items():
+            self._put(one, record)
         self.known.setdefault(path, None)
         self._stamps.setdefault(path, None)
 
@@ -142,10 +157,8 @@ class WatchedNames:
         self, path: str, most: int, *, deep: bool = True
     ) -> Iterator[tuple[str, FileRecord | None]]:
         """What is at a path, and below it: files up to `most` bytes are kept."""
-        left = _MOST
         waiting = [path]
-        while waiting and left:
-            left -= 1
+        while waiting:
             one = waiting.pop()
             record = self._one(one, most)
             if record is None:
@@ -168,7 +181,10 @@ class WatchedNames:
             return None
 
     def _keep(self, record: FileRecord, folder: int, name: str, most: int) -> FileRecord:
-        fd = os.open(name, _FILE, dir_fd=folder)
+        try:
+            fd = os.open(name, _FILE, dir_fd=folder)
+        except OSError as error:
+            return record._replace(why=reason(error))
         try:
             info = os.fstat(fd)
             record = of_status(info)
@@ -249,6 +265,7 @@ def is_being_written(path: str) -> bool:
     except OSError:
         return False
     try:
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # one that does nothing, should it come
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except BlockingIOError:
