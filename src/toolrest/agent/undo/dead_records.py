@@ -38,13 +38,12 @@ def main(folder: str) -> None:
         if not is_ours or not os.path.exists(os.path.join(folder, LIVING)):
             return
         watched = WatchedNames.load(folder)
-        home, session = (
-            os.path.dirname(os.path.dirname(folder)),
-            os.path.basename(folder).rpartition("-")[0],
-        )
+        home = os.path.dirname(os.path.dirname(folder))
         result = put_back(watched, home, lambda path: False)
         if result.done and watched.workspace:
-            Checkpoints(home, watched.workspace).note_put_back(result.done, watched.packs, session)
+            Checkpoints(home, watched.workspace).note_put_back(
+                result.done, watched.packs, _session(folder)
+            )
         changed = [
             event_of(path, pair, _BY, watched.workspace) for path, pair in tops(result.done).items()
         ]
@@ -89,11 +88,15 @@ def _name_differences(watched: WatchedNames, home: str, bus: Bus, undo: bool) ->
     if undo:
         label = "changed before a session was killed, or since"
         number = Checkpoints(home, watched.workspace).note_put_back(
-            found, watched.packs, os.path.basename(watched.folder).rpartition("-")[0], label
+            found, watched.packs, _session(watched.folder), label
         )
         way = f" Yours? Leave it. If not: `toolrest undo {number}` puts it back."
     text = f"An earlier session was killed while a command ran. Changed since: {shown}.{way}"
     bus.emit(toolrest.events.Warning(message=text))
+
+
+def _session(folder: str) -> str:
+    return os.path.basename(folder).rpartition("-")[0]
 
 
 def _report(folder: str) -> list[object]:
