@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolrest import Toolrest
 from toolrest.agent.undo import put_back
@@ -379,6 +380,36 @@ async def test_a_patch_that_was_approved_stays(work: Path) -> None:
         await mine.run("touch z")
         assert mine.told == []
         assert (work / ".vscode" / "settings.json").read_text() == "{1}\n"
+
+
+@weak_only
+@slow
+@pytest.mark.usefixtures("landlock")
+async def test_a_name_that_a_question_named_stays(work: Path) -> None:
+    hook, other = work / ".git/hooks/pre-commit", work / ".git/hooks/pre-push"
+    async with desk(work) as mine:
+        runner = mine.rest.session.runner()
+        launch = runner.plan(f"echo x > {hook}; echo x > {other}", None)
+        launch = replace(launch, approved=(str(hook),))
+        await runner.run_once(launch, seconds=20, outside=False)
+        assert (hook.exists(), other.exists()) == (True, False)
+        await mine.run("echo y >> .git/hooks/pre-commit")
+        assert hook.read_text() == "x\n"
+
+
+@weak_only
+@slow
+@pytest.mark.usefixtures("landlock")
+async def test_two_sessions_do_not_put_back_what_the_other_put_back(work: Path) -> None:
+    before = state(work)
+    async with desk(work) as one, desk(work) as two:
+        await one.run("sleep 60", wait=250)
+        await two.run("echo x >> .git/hooks/commit-msg")
+        await two.run("touch a")
+        await one.run("touch b")
+        assert state(work) == before
+        assert len(one.told) + len(two.told) in (1, 2)
+        assert not [text for text in (*one.warned, *two.warned) if "again" in text]
 
 
 SERVER = """

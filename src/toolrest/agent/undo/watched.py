@@ -70,7 +70,7 @@ class WatchedNames:
         self.names |= names
         self.pinned |= pinned
         for name in sorted(names | pinned):
-            self.learn(name)
+            self._record(name)
         return bool(names or pinned)
 
     def learn(self, path: str) -> None:
@@ -79,6 +79,9 @@ class WatchedNames:
             if gone == path or gone not in self.pinned:
                 self.known.pop(gone)
                 self._stamps.pop(gone)
+        self._record(path)
+
+    def _record(self, path: str) -> None:
         found = dict(islice(self.look(path, CAP), MOST + 1))
         if len(found) > MOST:
             self.left_out.add(path)
