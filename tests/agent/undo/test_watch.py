@@ -285,6 +285,36 @@ async def test_a_repository_that_a_command_made_stays_without_live_hooks(work: P
         assert "evil" not in (work / "new/.git/config").read_text()
 
 
+MAPPED = """
+import mmap, os, time
+fd = os.open(".git/config", os.O_RDWR)
+text = mmap.mmap(fd, 0)
+text[0:1] = text[0:1]
+open("touched", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+at = text.find(b"bare = false")
+text[at:at + 12] = b"bare = true "
+"""
+
+
+@weak_only
+@slow
+@pytest.mark.usefixtures("landlock")
+async def test_a_later_write_through_a_mapping_is_seen(work: Path) -> None:
+    """The kernel sets a file's times at the first one only."""
+    config = work / ".git/config"
+    before = config.read_text()
+    (work / "mapped.py").write_text(MAPPED)
+    async with desk(work) as mine:
+        await mine.run("python3 mapped.py", wait=250)
+        await mine.until((work / "touched").exists)
+        await mine.run("touch looked")  # compares twice, and finds the same content
+        (work / "go").touch()
+        await mine.until(lambda: bool(mine.told))
+        assert config.read_text() == before
+
+
 @weak_only
 @slow
 @pytest.mark.usefixtures("landlock")

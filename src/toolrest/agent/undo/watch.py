@@ -122,6 +122,7 @@ class Watch(Struct, eq=False):
             ) from error
         hold = Hold(approved, end)
         self._holds.append(hold)
+        self._watched.in_use = True
         if self._events is None:
             self._later(_BACKGROUND)
 
@@ -149,6 +150,8 @@ class Watch(Struct, eq=False):
             self._events.close()
             self._events = None
         self._put_back.clear()
+        if self._watched is not None:
+            self._watched.in_use = False
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.folder, LIVING))
 

@@ -59,6 +59,9 @@ class WatchedNames:
         self.left_out: set[str] = set()
         self.known: dict[str, FileRecord | None] = {}
         self.packs = Packs(folder)
+        self.in_use = False
+        """Whether a process lives that may have a file open, or mapped: only the first write
+        through a mapping changes the times, so what is recorded now is read again each time."""
         self._stamps: dict[str, Stamp] = {}
         self._places: dict[str, str] = {}
 
@@ -104,7 +107,7 @@ class WatchedNames:
     def _stamp(self, path: str, record: FileRecord) -> Stamp:
         if path in self.pinned:
             return record.inode, 0, record.mode
-        fresh = record.ctime > time.time_ns() - _TICK
+        fresh = self.in_use or record.ctime > time.time_ns() - _TICK
         return record.inode, -1 if fresh else record.ctime, record.mode
 
     # Comparing
