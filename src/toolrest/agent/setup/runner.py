@@ -25,8 +25,9 @@ from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
+    from toolrest.agent.undo.watch import Watch
     from toolrest.config import Config, Settings
-    from toolrest.gate.session import Ground
+    from toolrest.gate.session import Ground, Lazy
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.tally import CommandCount
     from toolrest.sandbox.confine import Backend
@@ -43,7 +44,9 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
     confinement = confinement_of(ground.settings, external=ground.config.external)
     confinement = ground.known.confined(confinement)
     config, files = ground.config, ground.files
-    return _runner(config, files, ground.id, ground.environ, confinement, blocked, commands)
+    return _runner(
+        config, files, ground.id, ground.environ, confinement, blocked, commands, ground.watch
+    )
 
 
 def _runner(
@@ -54,6 +57,7 @@ def _runner(
     confinement: Confinement,
     blocked: Callable[[Blocked], None] | None = None,
     commands: CommandCount | None = None,
+    watch: Lazy[Watch] | None = None,
 ) -> Runner:
     if confinement.backend == "vm":
         for path in files.shown:  # a folder that comes later would have the machine boot again
@@ -71,6 +75,8 @@ def _runner(
         thread_id=session_id,
         on_blocked=blocked,
         tally=commands,
+        watch=watch,
+        watch_record="" if watch is None else watch().folder,
     )
 
 
