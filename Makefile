@@ -20,7 +20,7 @@ CONTAINED := tests/sandbox tests/process tests/running tests/tools/shell tests/a
 .PHONY: install demo test check test-full test-system test-container mutants style types lint \
 	bench docs release clean
 
-install: $(STAMP)
+install: $(DEV)
 
 $(BIN)/python:
 	@mkdir -p $(VENV) || { echo "cannot write here; name a folder that can be written: make VENV=/some/folder $(MAKECMDGOALS)"; exit 1; }

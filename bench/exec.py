@@ -27,12 +27,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from results import record
+from sandbox import bare as start
 
 CALLS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 BLOCK = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 PAUSE = 0.15
 TARGET = 1.5
-FD_OPTIONS = ("--seccomp", "--args", "--file", "--bind-data", "--ro-bind-data")
 
 
 async def main() -> None:
@@ -80,7 +80,8 @@ async def main() -> None:
             def argv() -> tuple[str, ...]:
                 return tuple(shell.argv(f"set {next(numbers)}", login=False))
 
-            confined = runner.enclosure.confine(Command(argv(), other, variables), outside=False)
+            command = Command(argv(), other, variables)
+            confined = await runner.enclosure.wrap(command, outside=False)
 
             async def plain() -> None:
                 subprocess.run(
@@ -90,7 +91,7 @@ async def main() -> None:
 
             async def bare() -> None:
                 last = (*confined.command.argv[:-1], f"set {next(numbers)}")
-                run_bare(replace(confined.command, argv=last))
+                await start(replace(confined.command, argv=last))()
 
             rows: dict[str, Callable[[], Awaitable[None]]] = {
                 "subprocess.run": plain,
@@ -114,28 +115,6 @@ async def measure(rows: dict[str, Callable[[], Awaitable[None]]]) -> dict[str, l
                 await work()
                 seen[name].append((time.perf_counter() - start) * 1000)
     return seen
-
-
-def run_bare(command: Any) -> None:
-    """The launcher as it is; its memory files get whatever descriptors are free here."""
-    argv = list(command.argv)
-    fds = []
-    for number, content in command.files:
-        fd = os.memfd_create("bench")
-        os.write(fd, content)
-        os.lseek(fd, 0, os.SEEK_SET)
-        fds.append(fd)
-        for index, word in enumerate(argv[1:], 1):
-            if word == str(number) and argv[index - 1] in FD_OPTIONS:
-                argv[index] = str(fd)
-    try:
-        subprocess.run(
-            argv, env=dict(command.env), cwd=command.cwd, pass_fds=fds,
-            capture_output=True, check=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    finally:
-        for fd in fds:
-            os.close(fd)
 
 
 def report(seen: dict[str, list[float]]) -> None:

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from pathlib import Path
 from results import record
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.command import Command
+from toolrest.process.helper.wire import MASKS_FD
 from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
@@ -37,31 +39,37 @@ TARGET = 1.3
 Once = Callable[[], Awaitable[None]]
 
 
-def place(files: tuple[tuple[int, bytes], ...]) -> list[tuple[int, int]]:
-    """Memory files, each at a number above all targets."""
-    made = []
-    for number, content in files:
-        low = os.memfd_create("bench", 0)
-        os.write(low, content)
-        os.lseek(low, 0, os.SEEK_SET)
-        made.append((number, fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 64)))
-        os.close(low)
-    return made
+def place(command: Command) -> tuple[list[tuple[int, int]], socket.socket]:
+    """What a command finds open, each at a number above all targets.
+
+    Memory files, nothing where it reports its start, and the answer to one that waits.
+    """
+    opened = [(number, os.open(os.devnull, os.O_WRONLY)) for number, _ in command.fds]
+    for number, content in command.files:
+        opened.append((number, os.memfd_create("bench", 0)))
+        os.write(opened[-1][1], content)
+        os.lseek(opened[-1][1], 0, os.SEEK_SET)
+    ours, its = socket.socketpair()
+    ours.send(b"\n")  # nothing is looked at and nothing more is masked here
+    opened.append((MASKS_FD, its.detach()))
+    made = [(number, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)) for number, fd in opened]
+    for _, fd in opened:
+        os.close(fd)
+    return made, ours
 
 
-def bare(
-    argv: tuple[str, ...], files: tuple[tuple[int, bytes], ...] = (), held: object = None
-) -> Once:
+def bare(command: Command, held: object = None) -> Once:
     """posix_spawn and wait: the least that starting a program can cost.
 
     `held` keeps what the arguments name as long as this can be called.
     """
 
     async def once(_held: object = held) -> None:
-        placed = place(files)
+        argv, (placed, answer) = command.argv, place(command)
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in placed]
-        pid = os.posix_spawn(argv[0], argv, {}, file_actions=actions)
+        pid = os.posix_spawn(argv[0], argv, command.env, file_actions=actions)
         _, status = os.waitpid(pid, 0)
+        answer.close()
         for _, fd in placed:
             os.close(fd)
         if status:
@@ -92,7 +100,7 @@ def confined(sandbox: SessionSandbox) -> Once:
     async def once() -> None:
         ready = sandbox.confine(command)
         try:
-            await bare(ready.command.argv, ready.command.files)()
+            await bare(ready.command)()
         finally:
             ready.release()
 
@@ -188,14 +196,14 @@ def build(base: Path) -> tuple[dict[str, Once | str], str]:
     workspace.mkdir()
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
     paths = PathPolicy(str(workspace))
-    rows: dict[str, Once | str] = {"plain exec": bare(("/bin/true",))}
+    rows: dict[str, Once | str] = {"plain exec": bare(Command(("/bin/true",), "/", {}))}
     policy = SandboxPolicy.from_paths(paths, str(base / "s"), cache_dir=str(base / "cache"))
     registry, owner = str(base / "registry"), Owner()
     rows["plain exec, through the owner"] = through_owner(owner, None, str(workspace))
     try:
         bubblewrap = SessionSandbox(policy, backend="bubblewrap", registry=registry)
         held = bubblewrap.confine(Command(("/bin/true",), str(workspace), ENV))
-        rows["bwrap, the very same arguments"] = bare(held.command.argv, held.command.files, held)
+        rows["bwrap, the very same arguments"] = bare(held.command, held)
         rows["toolrest, bubblewrap"] = confined(
             SessionSandbox(policy, backend="bubblewrap", registry=registry)
         )

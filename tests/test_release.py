@@ -16,7 +16,8 @@ import pytest
 import toolrest
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, GROUPS = PYPROJECT["project"], PYPROJECT["dependency-groups"]
 
 
 def test_the_notices_name_every_package() -> None:
@@ -32,6 +33,27 @@ def test_the_version_has_the_first_section_of_the_changelog() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert first[1] == toolrest.__version__
+
+
+def test_the_classifiers_name_the_pythons_that_the_workflow_runs() -> None:
+    named = {
+        line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line
+    }
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    run = re.search(r"python: \[(.+)\]", workflow)
+    assert run is not None
+    assert set(re.findall(r"[\d.]+", run[1])) == named == {"3.11", "3.12", "3.13", "3.14"}
+
+
+def test_the_first_sentence_of_contributing_works_after_make_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["make", "-n", "install", f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "--group dev" in done.stdout, done.stderr
+    assert any(line.startswith("pytest") for line in GROUPS["dev"] if isinstance(line, str))
+    assert (
+        "`make install`" in (ROOT / "CONTRIBUTING.md").read_text().partition(".venv/bin/pytest")[0]
+    )
 
 
 def test_notes_of_a_tagged_version_begin_at_the_tag_before(

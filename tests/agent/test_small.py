@@ -15,7 +15,9 @@ def offered(tmp_path: Path, wire: Wire, settings: dict[str, Any]) -> list[dict[s
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat", "anthropic"])
-@pytest.mark.parametrize("model", ["qwen3-coder", "gpt-oss:20b", "gpt-5.5", "llama3", "claude-x"])
+@pytest.mark.parametrize(
+    "model", ["qwen3-coder", "ollama:gpt-oss:20b", "gpt-5.5", "llama3", "claude-x"]
+)
 def test_a_small_window_gets_a_small_set(tmp_path: Path, model: str, wire: Wire) -> None:
     specs = offered(tmp_path, wire, {"model": model, "model_context_window": 8192})
     names = {json.dumps(spec) for spec in specs}

@@ -519,6 +519,26 @@ def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: An
         assert settings(screen)[3] & termios.ECHO
 
 
+@pytest.mark.slow
+def test_the_chat_starts_with_a_message_and_goes_on_without_being_named(
+    chat: Any, desk: Any
+) -> None:
+    screen = chat(["the first answer", "the second", "the third"], "-C", str(desk.workspace))
+    screen.types(CTRL_D)
+    for words, answer in (
+        (["say one thing"], "the first answer"),
+        (["--continue", "say another"], "the second"),
+        (["-m", "gpt-5.5", "--", "now", "say", "it"], "the third"),
+    ):
+        again = chat.again(*words)
+        again.sees(answer, "tokens in")
+        assert ("the first answer" in again.text) == (answer != "the third")
+        again.types(CTRL_D)
+        assert again.ends() == 0
+    picked = chat.begin("--resume")
+    picked.sees("Session [1]:", "now say it")
+
+
 # Other ways to talk and to look
 
 

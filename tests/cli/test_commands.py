@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -83,8 +84,52 @@ def test_mistakes_are_said_in_one_place_with_the_right_exit_code(
 def test_no_command_prints_help(run: Run) -> None:
     done = run()
     assert done.returncode == 0
-    for name in ("call", "tools", "config", "trust", "audit", "demo", "completion"):
-        assert f"\n  {name}" in done.stdout
+    first = "A coding agent for your terminal, and the Python library to build your own."
+    assert first in done.stdout
+    readme = Path(__file__).parents[2] / "README.md"
+    assert first in readme.read_text()
+    shown = re.findall(r"^  (\S+)  +[A-Z]", done.stdout.partition("Work:")[2], re.M)
+    assert len(shown) <= 14
+    assert {"chat", "exec", "undo", "setup", "doctor", "trust", "demo"} <= set(shown) <= {*COMMANDS}
+    assert done.stdout == run("--help").stdout == run("help").stdout
+
+
+def test_help_has_all_commands_and_each_one(run: Run) -> None:
+    listed = run("help", "all").stdout
+    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
+    assert run("help", "exec").stdout == run("exec", "--help").stdout
+    assert "there is no command 'exce'. Did you mean exec?" in run("help", "exce").stderr
+
+
+def test_four_words_for_approvals_are_shown_and_the_others_are_read(run: Run) -> None:
+    shown = "untrusted, never, on-failure or on-request (the default)."
+    assert shown in " ".join(run("call", "--help").stdout.split())
+    refused = run("call", "-a", "often", "read_file").stderr
+    assert "not one of 'untrusted', 'on-request', 'on-failure', 'never'." in refused
+    read = run("call", "-a", "auto", "read_file", '{"file_path": "hello.txt"}')
+    assert (read.returncode, read.stdout) == (0, "L1: one\nL2: two\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("fix the test",), "the chat needs a terminal"),
+        (("-m", "gpt-5.5", "-C", ".", "fix the test"), "the chat needs a terminal"),
+        (("--continue",), "the chat needs a terminal"),
+        (("--resume",), "the chat needs a terminal"),
+        (("--", "fix"), "the chat needs a terminal"),
+        (("-m", "gpt-5.5", "--", "exec"), "the chat needs a terminal"),
+        (("fix", "the", "test"), "there is no command 'fix'. To send a message: toolrest -- fix"),
+        (("-m", "gpt-5.5", "exce"), "there is no command 'exce'. Did you mean exec?"),
+        (("-m", "gpt-5.5", "exec", "fix it"), "its options go after it (toolrest exec …)"),
+    ],
+)
+def test_a_message_or_the_chats_options_start_it(
+    run: Run, words: tuple[str, ...], problem: str
+) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
 
 
 def test_every_command_has_help() -> None:

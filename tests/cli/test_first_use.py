@@ -72,6 +72,14 @@ def test_a_model_may_be_named_with_its_provider(
     assert server.requests[0].body["model"] == asked
 
 
+def test_a_misspelt_provider_gets_no_prompt(desk: Any, serve: Any) -> None:
+    server = serve(["hello"])
+    ran = desk.run("exec", "-m", "antropic:claude-5", "go")
+    assert (ran.code, ran.out, server.requests) == (2, "", [])
+    assert "no provider is called 'antropic'; did you mean anthropic:claude-5?" in ran.err
+    assert "family" not in ran.err
+
+
 @pytest.mark.parametrize("place", ["gone/answer.md", "."])
 def test_an_answer_without_a_place_is_said_before_the_work(
     desk: Any, serve: Any, place: str

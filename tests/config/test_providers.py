@@ -6,8 +6,10 @@ import pytest
 
 from toolrest.agent.rest import Toolrest
 from toolrest.config import default_config
+from toolrest.config.schema.providers import BUILT_IN_PROVIDERS
 from toolrest.config.secrets import key_values, key_variables
 from toolrest.errors import ConfigError
+from toolrest.wire.presets import BUILT_IN
 
 ROW = """
 model_provider = "corp"
@@ -109,3 +111,64 @@ async def test_no_tool_gives_away_a_providers_key(tmp_path: Any) -> None:
         assert "bearer-0123456789" not in read.text
         ran = await rest.call("exec_command", {"cmd": "echo got=$CORP_ACCESS.", "login": False})
         assert "got=." in ran.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "provider", "model"),
+    [
+        ("model = 'ollama:qwen3:8b'", "ollama", "qwen3:8b"),
+        ("model_provider = 'ollama'\nmodel = 'qwen3:8b'", "ollama", "qwen3:8b"),
+        ("model_provider = 'ollama'\nmodel = 'llama3:8b'", "ollama", "llama3:8b"),
+        ("model_provider = 'ollama'\nmodel = 'codellama:7b'", "ollama", "codellama:7b"),
+        ("model_provider = 'ollama'\nmodel = 'anthropic:m'", "anthropic", "m"),
+        ("model_provider = 'openrouter'\nmodel = 'x/y:free'", "openrouter", "x/y:free"),
+        ("model_provider = 'openai'\nmodel = 'ft:gpt-5:me::1'", "openai", "ft:gpt-5:me::1"),
+        ("model = 'openai:ft:gpt-5:me::1'", "openai", "ft:gpt-5:me::1"),
+        ("model = 'corp:m'\n[model_providers.corp]\nbase_url = 'http://127.0.0.1:9'", "corp", "m"),
+        ("model = 'gpt-5.5'", "openai", "gpt-5.5"),
+    ],
+)
+def test_a_known_provider_before_the_first_colon_is_the_provider(
+    desk: Any, lines: str, provider: str, model: str
+) -> None:
+    desk.user(lines)
+    settings = desk.load().value
+    assert (settings.model_provider, settings.model) == (provider, model)
+
+
+@pytest.mark.parametrize("provider", ["", "model_provider = 'ollama'\n"])
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("antropic:claude-5", "anthropic:claude-5"),
+        ("opneai:gpt-5.5", "openai:gpt-5.5"),
+        ("OpenAI:gpt-5.5", "openai:gpt-5.5"),
+        ("corpp:m", "corp:m"),
+    ],
+)
+@pytest.mark.parametrize("place", ["model = ", "[agents.roles.helper]\nmodel = "])
+def test_a_misspelt_provider_is_an_error_in_any_case(
+    desk: Any, provider: str, model: str, meant: str, place: str
+) -> None:
+    desk.user(
+        f"{provider}{place}'{model}'\n[model_providers.corp]\nbase_url = 'http://127.0.0.1:9'"
+    )
+    word = model.partition(":")[0]
+    with pytest.raises(ConfigError, match=f"called '{word}'; did you mean {meant}?"):
+        desk.load()
+
+
+def test_a_colon_without_any_provider_is_an_error_that_says_how_to_write_it() -> None:
+    with pytest.raises(ConfigError, match=r"there are anthropic, .* PROVIDER:qwen3:8b"):
+        default_config({"model": "qwen3:8b"})
+
+
+def test_the_providers_that_settings_may_name_are_those_that_there_are() -> None:
+    assert set(BUILT_IN_PROVIDERS) == set(BUILT_IN)
+
+
+def test_a_project_does_not_choose_where_prompts_go(desk: Any) -> None:
+    desk.trusting("model = 'gpt-5.5'")
+    desk.project("model = 'openrouter:gpt-5.5'")
+    with pytest.raises(ConfigError, match="the provider is yours to choose"):
+        desk.load()

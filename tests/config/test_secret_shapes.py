@@ -48,6 +48,15 @@ TOKENS = {
     "google access": "ya29." + letters(180),
     "shopify": "shpat_" + "0123456789abcdef" * 2,
     "age": "AGE-SECRET-KEY-1" + "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"[:29] * 2,
+    "openrouter": "sk-or-v1-" + "0123456789abcdef" * 4,
+    "vault": "hvs." + letters(90),
+    "digitalocean": "dop_v1_" + "0123456789abcdef" * 4,
+    "sendgrid": f"SG.{letters(22)}.{letters(43)}",
+    "linear": "lin_api_" + letters(40),
+    "notion": "ntn_" + letters(46),
+    "notion, older": "secret_" + letters(43),
+    "figma": "figd_" + letters(43),
+    "databricks": "dapi" + "0123456789abcdef" * 2,
     "key": KEY,
     "key in JSON": KEY.replace("\n", "\\n"),
     "key cut off": KEY[:200],
@@ -95,6 +104,67 @@ def test_tokens_in_a_diff_are_redacted(kind: str) -> None:
             redacted = redactor.redact(text)
             assert "[redacted:token]" in redacted
             assert not any(line in redacted for line in lines)
+
+
+LED = {
+    "aws": ("aws_secret_access_key = ", letters(40), "\n"),
+    "aws, exported": ('export AWS_SECRET_ACCESS_KEY="', letters(40), '"'),
+    "aws, as JSON": ('{"SecretAccessKey": "', letters(40), '"}'),
+    "header": ("Authorization: Bearer ", letters(20), "\r\n"),
+    "header of curl": ("curl -H 'authorization: token ", letters(32), "' a.test"),
+    "header as JSON": ('"Authorization": "Basic ', letters(30) + "==", '"'),
+    "url": ("git clone https://me:", "pw", "@a.test/x"),
+    "database": ("postgres://app:", "s3cret", "@db/app"),
+    "slack webhook": (
+        "https://hooks.slack.com/services/",
+        "T01234567/B01234567/" + letters(24),
+        " x",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LED)
+def test_a_secret_that_follows_its_name_is_redacted(kind: str) -> None:
+    """However the text is cut into pieces, and nothing but the secret."""
+    before, secret, after = LED[kind]
+    text = f"{before}{secret}{after}"
+    redactor = Redactor.from_env({})
+    assert redactor.redact(text) == f"{before}[redacted:token]{after}"
+    for size in (1, 3, 7):
+        stream = redactor.stream()
+        pieces = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join(pieces) + stream.flush() == f"{before}[redacted:token]{after}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://user:$PASSWORD@a.test",
+        "https://user:<password>@a.test",
+        "https://${USER}:${PASSWORD}@a.test",
+        "https://user:***@a.test",
+        "Authorization: Bearer $TOKEN",
+        "Authorization: Bearer YOUR_TOKEN_GOES_HERE",
+        "aws_secret_access_key = ...",
+        "see http://a.test:8080/x and mail@a.test",
+    ],
+)
+def test_a_place_for_a_secret_is_none(text: str) -> None:
+    assert Redactor.from_env({}).redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        r"a\/b+c=d&12",
+        r"a/b\u002bc\u003dd\u002612",
+        r"a\/b\u002Bc\u003Dd\u002612",
+        "a%2fb%2bc%3dd%2612",
+    ],
+)
+def test_a_known_value_is_found_in_other_spellings(spelled: str) -> None:
+    redactor = Redactor({"DB_PASSWORD": "a/b+c=d&12"})
+    assert redactor.redact(f"<{spelled}>") == "<[redacted:DB_PASSWORD]>"
 
 
 def test_a_dash_in_a_word_begins_no_token() -> None:

@@ -18,7 +18,7 @@ from tests.examples import test_commands, test_docs, test_walks
 from tests.machine import REPOSITORY as ROOT
 
 from toolrest import load_config
-from toolrest.cli.app import app
+from toolrest.cli.app import app, with_chat
 
 PAGES = [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
 # Where the programs and commands of a page are run; a page may be in several of these. NOT_RUN of
@@ -102,7 +102,7 @@ def arguments(line: str) -> list[str]:
 
 @pytest.mark.parametrize("line", commands())
 def test_a_shown_command_is_one(line: str) -> None:
-    words = arguments(line)
+    words = with_chat(arguments(line))
     command: click.Command = app
     context = click.Context(app, info_name="toolrest")
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):

@@ -74,7 +74,8 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
     },
     "docs/chat.md": {
         "toolrest": [CHAT],
-        'toolrest chat "why is it slow?"': [CHAT, "Hello."],
+        'toolrest "why is it slow?"': [CHAT, "Hello."],
+        "toolrest --continue": ["Say hello."],
         "toolrest resume": ["Say hello."],
         "toolrest replay ID --speed 4": "Hello.",
         "toolrest --plain": ["gpt-5.5"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.machine import REPOSITORY
+
+from toolrest.sandbox.kernel.landlock_rules import OPEN
 
 CONTAINER = str(REPOSITORY / "tests" / "plain_container.py")
 BESIDE = Path(sys.executable).parent
@@ -127,3 +130,46 @@ def test_doctor_knows_what_the_settings_require(
     done = in_container(toolrest, "doctor", "-v", "-C", str(tmp_path), landlock=False, cwd=tmp_path)
     assert done.returncode == 0
     assert "commands run unconfined" in done.stdout
+
+
+PUT_BACK = {
+    "agents_dir": "mkdir .agents && echo x > .agents/a",
+    "codex_dir": "mkdir .codex && echo x > .codex/config.toml",
+    "git_config": "echo x >> .git/config",
+    "git_hooks": "echo x > .git/hooks/pre-commit",
+    "git_rename": 'python3 -c \'import os, shutil; os.rename(".git", "old"); '
+    'shutil.copytree("old", ".git"); open(".git/hooks/pre-commit", "w").write("x")\'',
+}
+"""Rows of the escape matrix that are open there, and put back in a session."""
+STAYS = {"git_create_absent", "gitfile_create_absent"}
+"""A git folder that a command makes stays; hooks in it that would run are moved aside."""
+REFUSED = {"git_symlink"}
+"""With a `.git` that is a link no command runs."""
+
+
+@pytest.mark.slow
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize("row", PUT_BACK)
+def test_an_open_row_of_the_escape_matrix_is_put_back(tmp_path: Path, row: str) -> None:
+    assert {name for name, why in OPEN.items() if ".git" in why or "protected" in why} == {
+        *PUT_BACK,
+        *STAYS,
+        *REFUSED,
+    }
+    work = tmp_path / "work"
+    work.mkdir()
+    subprocess.run(["git", "init", "-q", work], check=True)
+
+    def protected() -> dict[str, bytes]:
+        names = (work / name for name in (".git/hooks", ".git/config", ".agents", ".codex"))
+        found = (path for name in names for path in (name, *name.rglob("*")))
+        return {str(path): path.read_bytes() if path.is_file() else b"" for path in found
+                if path.exists()}  # fmt: skip
+
+    before = protected()
+    call = ("call", "exec_command", json.dumps({"cmd": PUT_BACK[row]}))
+    more = ("-C", str(work), "-s", "workspace-write", "-a", "never")
+    done = in_container(str(BESIDE / "toolrest"), *call, *more, landlock=True, cwd=work)
+    assert "exited with code 0" in done.stdout, done.stdout + done.stderr
+    assert "[toolrest] Put back: " in done.stdout
+    assert protected() == before

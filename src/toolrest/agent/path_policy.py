@@ -38,6 +38,7 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
         exceptions=exceptions,
         protected=kept_from_writing(config, os.path.realpath(workspace)),
         max_file_size=settings.tool_security.max_file_access_size,
+        shared_tmp=shared_tmp(settings),
     )
 
 

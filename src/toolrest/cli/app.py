@@ -34,6 +34,7 @@ COMMANDS = {
         "toolrest.cli.security.doctor",
         "Check key, model, programs and sandbox of this machine.",
     ),
+    "help": ("toolrest.cli.setup.help", "Explain a command, or list `all` of them."),
     "hooks": (
         "toolrest.cli.security.hooks",
         "List your hooks and the tools that each one is run for.",
@@ -73,6 +74,16 @@ COMMANDS = {
     "web": ("toolrest.cli.servers.web", "Open sessions and approvals in a browser."),
 }
 
+
+SECTIONS = {
+    "Work": ("chat", "exec", "resume", "undo", "sessions", "approvals"),
+    "Set up": ("setup", "doctor", "trust", "models", "mcp"),
+    "Elsewhere": ("web", "batch", "demo"),
+}
+"""The commands that people start with, as the help shows them."""
+
+IS_IMPLIED, SHOWS_ALL = "toolrest.chat-is-implied", "toolrest.shows-all"
+"""Names in a context's `meta`."""
 
 _EXTRAS = {
     "acp": "acp",
@@ -121,13 +132,17 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was probably meant."""
         if args and args[0] not in self.known and not args[0].startswith("-"):
-            # Only for a command that there is not.
-            import difflib
-
-            near = difflib.get_close_matches(args[0], self.known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
+            raise click.UsageError(self.unknown(args[0]), ctx)
         return super().resolve_command(ctx, args)
+
+    def unknown(self, word: str) -> str:
+        """Say that there is no such command, and which one was probably meant."""
+        # Only for a command that there is not.
+        import difflib
+
+        near = difflib.get_close_matches(word, self.known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"there is no command {word!r}.{hint}"
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a command's name from what is known here."""
@@ -144,34 +159,65 @@ class Lazy(click.Group):
             formatter.write_dl([(name, self.known[name][1]) for name in sorted(self.known)])
 
 
+class Root(Lazy):
+    """All commands; a message, and the chat's options, start the chat without naming it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `chat` where it is left out."""
+        words = with_chat(args)
+        # After options, a word that may be a command is not taken for a message.
+        ctx.meta[IS_IMPLIED] = words != args and "--" not in args
+        return super().parse_args(ctx, words)
+
+    def unknown(self, word: str) -> str:
+        """Say that there is no such command, which one was meant, and how to send a message."""
+        if word in self.known:
+            return f"{word} is a command: its options go after it (toolrest {word} …)."
+        return f"{super().unknown(word)} To send a message: toolrest -- {word} …"
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands that people start with, in sections; all of them for `help all`."""
+        if ctx.meta.get(SHOWS_ALL):
+            super().format_commands(ctx, formatter)
+            return
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<9}", self.known[name][1]) for name in names])
+        formatter.write_paragraph()
+        formatter.write_text("More commands: toolrest help all. One of them: toolrest help exec.")
+
+
+def with_chat(words: list[str]) -> list[str]:
+    """A command line with `chat` in front where it begins with a message or the chat's options."""
+    first = words[0] if words else "--help"
+    if first in ("--version", "-h", "--help"):
+        return words
+    is_message = any(map(str.isspace, first))
+    return ["chat", *words] if is_message or first.startswith("-") else words
+
+
 @click.group(
-    cls=Lazy,
+    cls=Root,
     known=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    subcommand_metavar="[COMMAND | MESSAGE]",
 )
 @click.version_option(__version__, message="toolrest %(version)s")
-@click.option("--plain", is_flag=True, help="Talk line by line: for screen readers.")
 @click.pass_context
-def app(ctx: click.Context, plain: bool) -> None:
-    """The tool system of a coding agent: check a model's tool call, decide, run it, answer.
+def app(ctx: click.Context) -> None:
+    """A coding agent for your terminal, and the Python library to build your own.
 
     \b
-    toolrest                                  talk with a model
-    toolrest exec "why does the test fail?"   one task
-    toolrest call read_file '{"file_path": "README.md"}'
-    toolrest tools --wire chat --json
-    toolrest demo
+    toolrest                                  talk with a model about this folder
+    toolrest "fix the failing test"           the same, with a first message
+    toolrest --continue                       go on with the last session here
+    toolrest -m MODEL -C DIR                  all options: toolrest help chat
+    toolrest exec "why does the test fail?"   one task, for scripts and CI
     """
     if ctx.invoked_subcommand is not None:
-        if plain:
-            raise click.UsageError(
-                "--plain belongs to the chat: toolrest --plain, or toolrest chat --plain"
-            )
         return
-    if plain:
-        ctx.invoke(ctx.command.get_command(ctx, "chat"), plain=True)  # type: ignore[attr-defined]
-    elif all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
+    if all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
         ctx.invoke(ctx.command.get_command(ctx, "chat"))  # type: ignore[attr-defined]
     else:
         click.echo(ctx.get_help())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,17 +19,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
-APPROVAL_MODES = (
-    *("untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"),
-    *("none", "required", "sandbox"),
-)
+APPROVAL_MODES = ("untrusted", "on-request", "on-failure", "never")
+_OTHER_MODES = ("auto", "strict", "dangerous", "none", "required", "sandbox")
 
 
 SANDBOX_HELP = "Where tools and commands may write: nowhere, in the workspace, or everywhere."
 APPROVAL_HELP = (
-    "When to ask for approval: untrusted, on-failure, on-request (default), never, auto, strict or "
-    "dangerous."
+    "When to ask for approval: untrusted, never, on-failure or on-request (the default)."
 )
+
+
+class ApprovalMode(click.Choice[str]):
+    """The four words that are shown; the words of other agents are read, too."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word as it is."""
+        return value if value in _OTHER_MODES else super().convert(value, param, ctx)
+
 
 config_option = click.option(
     "-c",
@@ -71,16 +77,13 @@ class Choices(Struct):
             flags["tools.enabled"] = [
                 name.strip() for name in self.tools.split(",") if name.strip()
             ]
-        read = partial(
-            load,
+        config = load(
             workspace=default_workspace(self.folder),
             overrides=self.overrides,
             profile=self.profile,
             surface="cli",
+            flags=flags,
         )
-        config = read(flags=flags)
-        if named := _named_provider(flags.get("model"), config):
-            config = read(flags=flags | named)
         import_only_own(tool_roots(config))
         return config
 
@@ -97,17 +100,6 @@ class Choices(Struct):
         for problem in rest.warnings:
             click.echo(f"toolrest: {problem}", err=True)
         return rest
-
-
-def _named_provider(model: str | None, config: Config) -> dict[str, str]:
-    """The settings for `PROVIDER:NAME`; other names, too, may have a colon in them."""
-    provider, colon, name = (model or "").partition(":")
-    if not (colon and name):
-        return {}
-    from toolrest.wire.presets import BUILT_IN
-
-    known = provider in BUILT_IN or provider in config.value.model_providers
-    return {"model_provider": provider, "model": name} if known else {}
 
 
 def session_options(function: F) -> F:
@@ -138,7 +130,7 @@ def session_options(function: F) -> F:
             "-a",
             "--ask-for-approval",
             "approval",
-            type=click.Choice(APPROVAL_MODES),
+            type=ApprovalMode(APPROVAL_MODES),
             metavar="MODE",
             help=APPROVAL_HELP,
         ),

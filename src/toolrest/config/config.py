@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
@@ -20,6 +21,7 @@ from toolrest.config.schema.families import (
     family_named,
     user_families,
 )
+from toolrest.config.schema.providers import split_model
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
 from toolrest.errors import ConfigError
@@ -145,3 +147,13 @@ class Config(Struct, eq=False, dict=True):
             hidden = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
             return SettingRow(format_key(key), hidden, source, hidden)
         return SettingRow(format_key(key), value, source, toml_text(value))
+
+
+def with_model(config: Config, model: str, source: str) -> Config:
+    """The settings for another model: its name, or PROVIDER:NAME."""
+    is_set = config.source("model_provider") != "default"
+    own = config.value.model_providers
+    provider, name = split_model(model, own, provider_is_set=is_set)
+    given = {"model": name} if provider is None else {"model": name, "model_provider": provider}
+    sources = dict(config.sources) | {(key,): source for key in given}
+    return replace(config, value=config.value.replace(**given), sources=sources)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolrest.config.config import Config, PathLike, Surface
+from toolrest.config.config import Config, PathLike, Surface, with_model
 from toolrest.config.files import (
     config_file,
     read_toml,
@@ -16,10 +16,11 @@ from toolrest.config.files import (
     unsafe_owner,
     user_home,
 )
-from toolrest.config.keys import flatten, nest
+from toolrest.config.keys import flatten, nest, toml_text
 from toolrest.config.layer_check import Layer, LayerSource, check_layer
 from toolrest.config.layers import environment_layer, flags_layer, merge, override_layer
 from toolrest.config.schema.families import UNKNOWN, no_family
+from toolrest.config.schema.providers import split_model
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
 from toolrest.config.schema.validate import check_table
@@ -217,13 +218,20 @@ def _assemble(
     merged = merge(layers)
     settings = check_table(Settings, nest(merged.values))
     _refuse_approving_project(settings, project)
+    _refuse_project_that_names_a_provider(settings, project)
     sources = {key: merged.sources[key] for key in merged.values}
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
     notes = [*warnings, *merged.warnings, *_loose_files(layers)]
     config = Config(settings, start.home, start.workspace, level, (), files, sources)
+    for name, role in settings.agents.roles.items():
+        if role.model:  # Only checked: it counts when the role is used.
+            with_model(config, role.model, name)
+    if settings.model:
+        config = with_model(config, settings.model, config.source("model"))
     family = config.family  # Evaluated now, so that an invalid family fails at the start.
-    if settings.model and not settings.model_family and family.name == UNKNOWN.name:
-        notes.append(no_family(settings.model))
+    model = config.value.model
+    if model and not settings.model_family and family.name == UNKNOWN.name:
+        notes.append(no_family(model))
     config.warnings = tuple(notes)
     return config
 
@@ -235,6 +243,16 @@ def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> N
             raise ConfigError(
                 f"{layer.label}: a project's file may not set approval_policy while "
                 'on_ask = "allow" approves every ask'
+            )
+
+
+def _refuse_project_that_names_a_provider(settings: Settings, project: Sequence[Layer]) -> None:
+    for layer in project:
+        model = layer.values.get(("model",), "")
+        if split_model(model, settings.model_providers, provider_is_set=True).provider:
+            raise ConfigError(
+                f"{layer.label}: a project's file may not set model = {toml_text(model)}: "
+                "the provider is yours to choose"
             )
 
 

@@ -171,18 +171,52 @@ TOKENS: dict[str, str] = {
     "AGE-SECRET-KEY-1": r"[0-9A-Z]{58}(?!\w)",
     "AKIA": _AWS,
     "ASIA": _AWS,
+    "sk-or-v1-": rf"(?:[0-9a-f]{{32,64}}(?![\w-])|{_WORD}{{20,255}})",
     "sk-": rf"(?:[0-9a-f]{{32,64}}(?![\w-])|{_WORD}{{20,255}})",
     "xox": "[abeprs]" + _SLACK,
     "xapp": _SLACK,
     "AIza": r"[\w-]{35}(?![\w-])",
     **dict.fromkeys(("sk_live_", "rk_live_"), r"[A-Za-z0-9]{20,255}"),
+    **dict.fromkeys(("hvs.", "hvb.", "hvr."), r"[\w-]{24,255}"),
+    **dict.fromkeys(("dop_v1_", "doo_v1_", "dor_v1_"), r"[0-9a-f]{64}(?!\w)"),
+    "SG.": r"[\w-]{16,32}\.[\w-]{32,64}(?![\w-])",
+    **dict.fromkeys(("lin_api_", "lin_oauth_"), r"[A-Za-z0-9]{32,64}(?!\w)"),
+    "ntn_": r"[A-Za-z0-9]{40,64}(?!\w)",
+    "secret_": r"[A-Za-z0-9]{43}(?!\w)",
+    "figd_": r"[\w-]{40,64}(?![\w-])",
+    "dapi": r"[0-9a-f]{32}(?:-\d)?(?!\w)",
     "npm_": r"[A-Za-z0-9]{36}(?!\w)",
     "pypi-AgEI": r"[\w-]{50,255}",
     "eyJ": r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{20,1000}",
     "-----BEGIN ": rf"{_KEY_KIND}(?:{_WHOLE_KEY}|{_KEY_LINES})",
 }
 """Prefixes of tokens, and the pattern that must follow."""
-SHORTEST_TOKEN = 15
+_EQUALS = r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?"
+_AWS_SECRET = (
+    _EQUALS + r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+    r"[\"']?\s{0,4}(?:[=:]\s{0,4}[\"']?)?[A-Za-z0-9/+]{0,40}",
+)
+_SCHEME = r"(?:[Bb]earer|[Bb]asic|[Tt]oken)\s{1,4}"
+_HEADER = (
+    _EQUALS + _SCHEME + r"((?=[^\s\"']{0,200}[0-9])[\w.~+/=-]{16,4096})",
+    r"[\"']?\s{0,4}(?:[=:]\s{0,4}[\"']?)?(?:[A-Za-z]{0,6}|" + _SCHEME + r"[\w.~+/=-]{0,4096})",
+)
+LEADS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("aws_secret_access_key", "AWS_SECRET_ACCESS_KEY"), _AWS_SECRET),
+    "SecretAccessKey": _AWS_SECRET,
+    **dict.fromkeys(("Authorization", "authorization", "AUTHORIZATION"), _HEADER),
+    "hooks.slack.com/": (
+        r"(?:services|workflows|triggers)/([\w/]{20,200})",
+        r"[a-z]{0,10}|(?:services|workflows|triggers)/[\w/]{0,200}",
+    ),
+    "://": (
+        r"[^\s/?#:@]{0,256}:((?![$<{*]|\.\.\.|%[sd])[^\s/?#@]{2,512})@",
+        r"[^\s/?#:@]{0,256}(?::[^\s/?#@]{0,512})?",
+    ),
+}
+"""Words that stand before a secret without a shape of its own: the pattern that must follow, whose
+group is the secret, and the one of a text that may still become that."""
+SHORTEST_TOKEN = len("://:pw@")
 IN_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _BEFORE = frozenset(IN_TOKENS) - {"."}
 LOOK_BACK = 3
@@ -194,29 +228,31 @@ _URL_PASSWORD = re.compile(r"(?<=://)[^\s/?#:@]{0,256}:([^\s/?#@]{1,512})@")
 @cache
 def token_beginnings() -> re.Pattern[str]:
     """What every token of a well-known shape begins with."""
-    return re.compile("|".join(map(re.escape, TOKENS)))
+    return re.compile("|".join(map(re.escape, (*TOKENS, *LEADS))))
 
 
 @cache
 def _token(prefix: str) -> re.Pattern[str]:
-    return re.compile(TOKENS[prefix], re.ASCII)
+    return re.compile(TOKENS.get(prefix) or LEADS[prefix][0], re.ASCII)
 
 
 def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
-    """Spans of tokens of well-known shapes; `before` is the end of what the text follows on.
+    """Spans of tokens of well-known shapes, and of what follows one of `LEADS`.
 
-    Linear: a place where a token may begin is looked at once, and not much further than its end.
+    `before` is the end of what the text follows on. Linear: a place where a token may begin is
+    looked at once, and not much further than its end.
     """
     found: list[tuple[int, int]] = []
     search = token_beginnings().search
     at = 0
     while (begun := search(text, at)) is not None:
         at = begun.end()
-        if may_begin(text, begun.start(), before):
+        led = begun[0] in LEADS
+        if led or may_begin(text, begun.start(), before):
             match = _token(begun[0]).match(text, at)
             if match is not None:
                 # On from its beginning: a key may begin in what looks like the end of a token.
-                found.append((begun.start(), match.end()))
+                found.append(match.span(1) if led else (begun.start(), match.end()))
     return found
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolrest.events.tool_events import PatchApplyBegin as PatchApplyBegin
     from toolrest.events.tool_events import PatchApplyEnd as PatchApplyEnd
     from toolrest.events.tool_events import PlanUpdate as PlanUpdate
+    from toolrest.events.tool_events import PutBack as PutBack
     from toolrest.events.tool_events import TerminalInteraction as TerminalInteraction
     from toolrest.events.tool_events import TurnDiff as TurnDiff
     from toolrest.events.tool_events import ViewImageToolCall as ViewImageToolCall

@@ -139,6 +139,27 @@ class FilesChanged(Event, kw_only=True):
     files_in_all: int = 0
 
 
+class PutBack(Event, kw_only=True):
+    """What a program of ours did to a protected name was put back, or could not be.
+
+    `change` is what it had done, `failure` why it stays. `undo` brings back what was put back.
+    """
+
+    type: ClassVar[str] = "put_back"
+    suspect: ClassVar[tuple[str, ...]] = ("path",)
+    path: str
+    change: Literal["made", "changed", "removed"]
+    by: str
+    failure: str = ""
+
+    @property
+    def message(self) -> str:
+        """The event in one line, for people and models."""
+        if self.failure:
+            return f"Changed, cannot be put back: {self.path} ({self.failure})"
+        return f"Put back: {self.path} ({self.by} had {self.change} it)"
+
+
 class McpToolCallBegin(Event, kw_only=True):
     """A call goes to an MCP server; `invocation` has its server, tool and arguments."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolrest.agent.mcp.setup import McpServers
     from toolrest.agent.subagents.subagents import SubAgents
     from toolrest.agent.undo.turn_checkpoint import Saver
+    from toolrest.agent.undo.watch import Watch
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.memory import Memory
@@ -109,6 +110,7 @@ class Shared(Struct, frozen=True, eq=False, kw_only=True):
     commands: Lazy[CommandCount] | None = None
     pool: Lazy[Pool] | None = None
     has_servers: bool = False
+    watch: Lazy[Watch] | None = None
     undo_id: str = ""
     """The session whose turns undo counts its changes to."""
 
@@ -130,6 +132,8 @@ class Ground(Struct, frozen=True, eq=False, kw_only=True):
     skills: SessionSkills
     conversation: Late[Conversation]
     """The agent that comes on top of the session."""
+    watch: Lazy[Watch]
+    """What watches the names that a sandbox does not hold; made with the first command."""
     sampler: Late[Sampler]
     """What makes completions for MCP servers."""
 
@@ -224,6 +228,7 @@ class Session(Ground, frozen=True, eq=False, kw_only=True):
             commands=self.commands,
             pool=self.pool,
             has_servers=self.mcp is not None,
+            watch=self.watch,
             undo_id=self.id,
         )
 
@@ -233,6 +238,8 @@ class Session(Ground, frozen=True, eq=False, kw_only=True):
             await self.servers.aclose()
         if self.runner.made is not None:
             await self.runner.made.aclose()
+        if self.watch.made is not None and self.watch.made.session_id == self.id:
+            await self.watch.made.aclose()  # not that of a sub-agent
         if self.hooks is not None:
             await self.hooks.hooks.aclose()
         self.deadlines.close()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Kind: TypeAlias = Literal["file", "dir", "link", "other", "missing"]
 
 _MAX_LINKS = 40
+PATH_MAX = 4096
+"""The bytes of a path, with the one that ends it: longer ones no program can name."""
 
 
 class PendingChange:
@@ -92,6 +94,8 @@ class OverlayView:
 
     def spot(self, path: str) -> Spot:
         """Resolve an absolute path; a missing last component is no error."""
+        if len(path.encode("utf-8", "surrogateescape")) >= PATH_MAX:
+            raise _error(errno.ENAMETOOLONG, path)
         rest = _components(path)
         here = ""
         entry: str | None = None

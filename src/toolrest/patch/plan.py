@@ -236,15 +236,20 @@ class Planner:
 
     def _make_folders(self, target: Target) -> None:
         problem = f"Failed to create parent directories for {target.label}"
-        path = ""
+        path = made = ""
         for part in target.path.split("/")[1:-1]:
             path = f"{path}/{part}"
+            if made:  # what lies below a new folder is new, too
+                made = f"{made}/{part}"
+                self.view.make_folder(made, problem)
+                continue
             try:
                 spot = self.view.spot(path)
             except OSError as error:
                 raise ApplyError(problem, [why(error)]) from error
             if spot.kind == "missing" and spot.entry == spot.real:
-                self.view.make_folder(spot.real, problem)
+                made = spot.real
+                self.view.make_folder(made, problem)
             elif spot.kind != "dir":
                 raise ApplyError(problem, [f"{path} is not a folder"])
 

@@ -80,8 +80,8 @@ class Launch(Struct, frozen=True):
     """What the sandbox lets it reach."""
     suspects: tuple[str, ...] = ()
     """Folders whose programs come with a project or may have been written by a tool."""
-    approved_names: tuple[str, ...] = ()
-    """Protected names that the command line writes, which an approved question has shown."""
+    approved: tuple[str, ...] = ()
+    """Protected names that an approved question named: what is written there stays."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={self.argv!r}, cwd={self.cwd!r})"  # without `env`: it has secrets

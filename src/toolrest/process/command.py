@@ -74,6 +74,8 @@ class Command(Struct, frozen=True):
 
     `ready` is called once the child was sent to the helper, for work that can be done beside its
     start; the child waits for that work by its own means. If `ready` raises, the child is killed.
+
+    `approved` are protected names that somebody let this command write.
     """
 
     argv: tuple[str, ...]
@@ -96,6 +98,7 @@ class Command(Struct, frozen=True):
     held: tuple[int, ...] = ()
     own_pid_namespace: bool = False
     ready: Callable[[], None] | None = None
+    approved: tuple[str, ...] = ()
 
     def linked_bytes(self) -> tuple[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]], ...]:
         """`linked` as bytes, for the request."""

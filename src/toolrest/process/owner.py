@@ -41,6 +41,7 @@ class Owner:
 
     `records` is the folder in which placeholders are recorded: the helper, which lives in a session
     of its own, removes what a dead session left of them, when it starts and when it ends.
+    `watched` is the folder of the record of names that are compared when the host has died.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class Owner:
         cgroup: bool = True,
         cgroup_limits: Mapping[str, str] | None = None,
         records: str | None = None,
+        watched: str = "",
     ) -> None:
         self.cgroup: str | None = None
         self.limits: frozenset[str] = frozenset()
         self._wants_cgroup = cgroup
         self._records = records
+        self._watched = watched
         self._cgroup_limits = cgroup_limits or {}
         self.children: set[Child] = set()
         self.pid = 0
@@ -192,7 +195,7 @@ class Owner:
             self._loop = loop
             if self._wants_cgroup:
                 self.cgroup, self.limits = cgroup.create(self._cgroup_limits)
-            self._link, self.pid = _spawn_helper(self.cgroup, self._records)
+            self._link, self.pid = _spawn_helper(self.cgroup, self._records, self._watched)
             self._dispose = weakref.finalize(
                 self, _end, self._link, self.pid, os.getpid(), self.cgroup
             )
@@ -230,7 +233,9 @@ async def _killed(child: Child) -> None:
     await child.kill()
 
 
-def _spawn_helper(group: str | None, records: str | None) -> tuple[socket.socket, int]:
+def _spawn_helper(
+    group: str | None, records: str | None, watched: str
+) -> tuple[socket.socket, int]:
     if not sys.executable or not sys.platform.startswith("linux"):
         raise ToolrestError("running commands needs Linux and a Python interpreter to run a helper")
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -240,7 +245,10 @@ def _spawn_helper(group: str | None, records: str | None) -> tuple[socket.socket
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", _MAIN, str(os.getpid()), group or "", records or ""],
+            [
+                *(sys.executable, "-I", "-S", _MAIN),
+                *(str(os.getpid()), group or "", records or "", watched),
+            ],
             _libraries(),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),

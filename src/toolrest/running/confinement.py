@@ -7,20 +7,23 @@ import os
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
 from toolrest.errors import RespondToModel
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import make_private
+from toolrest.process.child import Child
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
 from toolrest.running.refused import Refused, RefusedConnections
 from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOptions
+from toolrest.sandbox.backends.engine import Controls
 from toolrest.sandbox.backends.launcher import disturbed
+from toolrest.sandbox.backends.probe import Probe
 from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.denial import blocked_words
 from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
@@ -53,6 +56,30 @@ class Confinement(Struct, frozen=True):
     """Programs run without our sandbox, since something else confines them."""
 
 
+class Watch(Protocol):
+    """Records names that a sandbox does not hold, and puts back what changes there."""
+
+    def enter(
+        self,
+        policy: SandboxPolicy,
+        controls: Controls,
+        *,
+        approved: Collection[str] = (),
+        end: Callable[[], None] | None = None,
+        lives: Callable[[], bool] = ...,
+    ) -> Callable[[], None]:
+        """A process is about to start; the function says that it has ended."""
+        ...
+
+    def take_notes(self) -> list[str]:
+        """What was put back since the last time, for the model."""
+        ...
+
+    async def aclose(self) -> None:
+        """Compare a last time."""
+        ...
+
+
 class ConfinedCommand(Confined):
     """A command of a model, with the connections that are refused until its release."""
 
@@ -79,6 +106,8 @@ class Enclosure:
         registry: str | None = None,
         on_blocked: Callable[[Blocked], None] | None = None,
         on_weak: Callable[[], None] | None = None,
+        watch: Callable[[], Watch] | None = None,
+        trees: Callable[[], Collection[Child]] = tuple,
     ) -> None:
         self.unavailable: str | None = None
         """The reason why commands cannot be confined here, once one could not be."""
@@ -91,6 +120,8 @@ class Enclosure:
         self._on_weak = on_weak
         self._looking = asyncio.Lock()
         self._looked = self._said = False
+        self._watch = watch
+        self._trees = trees
         self._refused = RefusedConnections()
         self._confining: set[asyncio.Future[Confined]] = set()
         self.stops = Stops()
@@ -181,6 +212,21 @@ class Enclosure:
                     self._on_weak()
         return self.weak
 
+    async def has_own_tmp(self) -> bool:
+        """Whether commands have folders of their own for temporary files; Landlock gives none."""
+        probe = await self._probe()
+        return probe is None or probe.backend != "landlock"
+
+    async def _probe(self) -> Probe | None:
+        """What the kind of sandbox enforces; None where nothing is confined or no kind works."""
+        if not self.is_confined or self.is_external:
+            return None
+        await self.open_network()
+        try:
+            return (await asyncio.to_thread(self.sandbox.choose))[0]
+        except SandboxUnavailable:
+            return None
+
     async def open_network(self) -> None:
         """Start the proxy of a network allow list, which the first command needs."""
         if self._confinement.network != "allowlist" or self._proxy is not None:
@@ -243,16 +289,45 @@ class Enclosure:
         if outside or not self.is_confined:
             return Confined(command, "none")
         if not self.sandbox.takes_long:
-            return self.sandbox.confine(command, late=late)
+            return self._watched(self.sandbox.confine(command, late=late), command)
         await self.stops.released()  # a container is free then
         work = asyncio.ensure_future(asyncio.to_thread(self.sandbox.confine, command))
         self._confining.add(work)
         work.add_done_callback(self._confining.discard)
         try:
-            return await asyncio.shield(work)
+            confined = await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(self._release_unwanted)
             raise
+        return self._watched(confined, command)
+
+    def _watched(self, confined: Confined, command: Command) -> Confined:
+        """The same, with the names watched that its sandbox does not hold, until its tree ends."""
+        if self._watch is None or not self.policy.roots or not self.policy.confines:
+            return confined
+        before = frozenset(self._trees())
+        own: list[frozenset[Child]] = []
+
+        def lives() -> bool:  # without a namespace of its own a command may leave others behind
+            own.extend(() if own else [frozenset(self._trees()) - before])
+            return not own[0].isdisjoint(self._trees())
+
+        try:
+            leave = self._watch().enter(
+                self.policy,
+                confined.controls,
+                approved=command.approved,
+                end=self._end_all,
+                lives=lives,
+            )
+        except BaseException:
+            self.stops.release_soon(confined)
+            raise
+        return released_with(confined, leave)
+
+    def _end_all(self) -> None:
+        for child in tuple(self._trees()):
+            self.stops.keep(child.kill())
 
     def _release_unwanted(self, work: asyncio.Future[Confined]) -> None:
         if not work.cancelled() and work.exception() is None:
@@ -337,8 +412,8 @@ class Stops:
     """
 
     def __init__(self) -> None:
-        self._stopping: set[asyncio.Task[None]] = set()
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[Any]] = set()
+        self._releasing: set[asyncio.Task[Any]] = set()
 
     async def stop(self, confined: Confined) -> None:
         """End a command for sure, even when cancelled."""
@@ -371,6 +446,10 @@ class Stops:
         while self._releasing:
             await asyncio.wait(tuple(self._releasing))
 
+    def keep(self, work: Coroutine[Any, Any, object]) -> None:
+        """Let this go on, and wait for it at the end."""
+        _keep(self._stopping, work)
+
     async def settle(self) -> None:
         """Wait for all that is being ended or released."""
         while tasks := (*self._stopping, *self._releasing):
@@ -383,7 +462,24 @@ class Stops:
             await self.release(confined)
 
 
-def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+def released_with(confined: Confined, leave: Callable[[], None]) -> Confined:
+    """The same command; its release also calls `leave`, on this event loop."""
+    loop, release = asyncio.get_running_loop(), confined.release
+
+    def both() -> None:
+        try:
+            release()
+        finally:
+            if confined.stop is None:
+                leave()
+            else:  # which is released in a thread
+                loop.call_soon_threadsafe(leave)
+
+    confined.release = both
+    return confined
+
+
+def _keep(tasks: set[asyncio.Task[Any]], work: Coroutine[Any, Any, object]) -> None:
     task = asyncio.get_running_loop().create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

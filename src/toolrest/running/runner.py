@@ -29,6 +29,7 @@ from toolrest.running.confinement import (
     Confinement,
     Enclosure,
     EnforcementNotes,
+    Watch,
     was_killed,
 )
 from toolrest.running.refused import Refused
@@ -60,6 +61,8 @@ class Runner:
         on_blocked: Callable[[Blocked], None] | None = None,
         on_weak: Callable[[], None] | None = None,
         tally: CommandCount | None = None,
+        watch: Callable[[], Watch] | None = None,
+        watch_record: str = "",
     ) -> None:
         self.files = files
         self.confinement = confinement
@@ -71,12 +74,15 @@ class Runner:
             registry=registry,
             on_blocked=on_blocked,
             on_weak=on_weak,
+            watch=watch,
+            trees=lambda: self._owner.children,
         )
         self._session_dir = session_dir
         self._environ = dict(environ)
         self._thread_id = thread_id
         self._tally = tally or CommandCount()
-        self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup(), records=registry)
+        limits = confinement.limits.for_cgroup()
+        self._owner = Owner(cgroup_limits=limits, records=registry, watched=watch_record)
         self.sessions = Sessions(self._owner)
         self.searches = Searches(self.enclosure, self._owner)
         self._stops = self.enclosure.stops
@@ -212,7 +218,7 @@ class Runner:
         on_delta: OnDelta | None = None,
     ) -> RunOutcome:
         """Run a launch record to its end or its time limit, which kills the whole tree."""
-        command = Command(launch.start, launch.cwd, launch.env)
+        command = Command(launch.start, launch.cwd, launch.env, approved=launch.approved)
         return await self._run(command, launch.withheld, seconds, outside, on_delta)
 
     async def _prepare(self, shell: Shell, launch: Launch, outside: bool) -> LoginStart:
@@ -315,7 +321,7 @@ class Runner:
         on_end: Callable[[SessionEnd], None] | None,
     ) -> ExecOutcome:
         cwd = launch.cwd
-        command = Command(launch.start, cwd, launch.env, tty=launch.tty)
+        command = Command(launch.start, cwd, launch.env, tty=launch.tty, approved=launch.approved)
         confined = await self._confined(command, outside)
         disturbed = False
 

@@ -46,6 +46,8 @@ _NEVER = (2, _CANNOT_RUN, 127)
 _SIGSYS = 128 + 31
 _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,4096})['\"`’”]")
 _BARE = re.compile(r"(?:^|[\s:=(])(/[^\s:'\"]+|[^\s:'\"]+)(?=: )")
+_SHELL = re.compile(r"\s*(?:[^\s:]+: (?:line )?\d+|(?:\S*/)?\w*sh): (?:cannot create )?(?=\S)")
+"""What a shell puts before the target of a redirect that fails: its name, or that of a script."""
 _MOST_LINES = 2000
 
 
@@ -224,9 +226,14 @@ def _paths(line: str, cwd: str, at: int) -> Iterator[str]:
     """What in this line may be a path: quoted words, and words before a colon.
 
     The likeliest come first: programs name themselves and what they read before the place that
-    was refused, and that stands nearest to the refusal, which is `at` that position.
+    was refused, and that stands nearest to the refusal, which is `at` that position. A shell says
+    the target of a redirect as it is, and its own name before that.
     """
     words: list[str] = []
+    if (shell := _SHELL.match(line, 0, at)) is not None:
+        target = line[shell.end() : at].removesuffix(": ")
+        words = [target.rpartition(": ")[2], target]  # a builtin may have said its name, too
+        line, at = line[shell.end() :], at - shell.end()
     for pattern in (_QUOTED, _BARE):
         found = [(match.start(1), match[1]) for match in pattern.finditer(line)]
         words += [word for start, word in reversed(found) if start < at]

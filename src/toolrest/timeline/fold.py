@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         MemorySaved,
         PatchApplyEnd,
         PlanUpdate,
+        PutBack,
         RequestUserInput,
         ToolCallBegin,
         ToolCallDecision,
@@ -301,6 +302,9 @@ class Timeline:
     def _weak(self, event: WeakSandbox) -> Cell:
         return self._add(NoticeCell(level="weak", text=event.message), event)
 
+    def _put_back(self, event: PutBack) -> Cell:
+        return self._add(NoticeCell(level="warning", text=event.message), event)
+
     def _again(self, event: StreamError) -> Cell:
         """Name the reason once, however often the connection is tried."""
         message, _, reason = event.message.partition(" (")
@@ -385,6 +389,7 @@ _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
     "memory_saved": Timeline._memory,
     "warning": Timeline._warning,
     "weak_sandbox": Timeline._weak,
+    "put_back": Timeline._put_back,
     "stream_error": Timeline._again,
     "context_compacted": Timeline._compacted,
     "token_count": Timeline._count,

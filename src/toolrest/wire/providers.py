@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from toolrest.config.schema.families import ModelWire
 from toolrest.config.schema.model_limits import model_info
+from toolrest.config.schema.providers import nearest_provider
 from toolrest.errors import ConfigError
 from toolrest.urls import parse_url
 from toolrest.wire.apis.responses import ResponsesModel
@@ -146,8 +147,10 @@ def named_provider(
     row = settings.model_providers.get(name)
     built_in = BUILT_IN.get(name)
     if row is None and built_in is None:
-        known = ", ".join(sorted({*BUILT_IN, *settings.model_providers}))
-        raise ConfigError(f"model_provider: no provider is called {name!r}; there are {known}")
+        known = sorted({*BUILT_IN, *settings.model_providers})
+        near = nearest_provider(name, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        raise ConfigError(f"model_provider: no provider is called {name!r}; {hint}")
     return _resolved(name, row, built_in, environ, config, wire)
 
 

@@ -160,6 +160,12 @@ def test_an_unknown_provider_is_named() -> None:
         Agent("qwen3:8b").run_sync("hi")
 
 
+def test_a_misspelt_provider_is_an_error_and_a_models_own_name_is_taken_as_it_is() -> None:
+    with pytest.raises(ConfigError, match="did you mean anthropic:claude-5"):
+        Agent("antropic:claude-5").run_sync("hi")
+    assert Agent(ScriptedModel(["yes"], name="opena:m")).run_sync("hi").text == "yes"
+
+
 def test_built_in_tools_by_group_bring_the_coding_instructions(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("needle")
     model = ScriptedModel([Call("read_file", {"file_path": "a.txt"}), "read"])

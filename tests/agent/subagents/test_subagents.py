@@ -18,6 +18,7 @@ from toolrest import Conversation, Toolrest
 from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.config.loader import default_config, load
+from toolrest.errors import ConfigError
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.gate.tool.decorator import tool
 from toolrest.items import ToolOutput
@@ -482,3 +483,12 @@ async def test_all_built_in_tools_are_not_those_of_the_users_home(
     for named, offered in ((["all"], False), (["lookup"], True), (["user"], True), (None, True)):
         async with Toolrest(workspace, config=load(workspace=workspace), tools=named) as rest:
             assert ("lookup" in {tool.name for tool in rest.tools}) == offered, named
+
+
+def test_a_role_may_name_a_model_with_its_provider() -> None:
+    config = default_config({"model": "openai:gpt-5.5"})
+    child = narrowed(config, Role("x", "", model="ollama:qwen3:8b"))
+    assert (child.value.model_provider, child.value.model) == ("ollama", "qwen3:8b")
+    assert narrowed(config, Role("x", "")).value.model == "gpt-5.5"
+    with pytest.raises(ConfigError, match="did you mean anthropic:claude-5"):
+        narrowed(config, Role("x", "", model="antropic:claude-5"))

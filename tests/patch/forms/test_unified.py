@@ -339,3 +339,31 @@ def test_only_its_own_errors(tmp_path: Path, lines: list[str]) -> None:
             plan_diff(unified.parse("\n".join(lines)), files, str(tmp_path))
         except PatchError as error:
             assert error.message  # noqa: PT017
+
+
+TWO = "def a():\n    x = 1\n    return x\n\n\ndef b():\n    x = 1\n    return x\n"
+BODY = "     x = 1\n-    return x\n+    return -x\n"
+
+
+@pytest.mark.parametrize(
+    "head", ["@@ def b():", "@@ def b", "@@ @@ def b():", "@@ -?,? +?,? @@ def b():"]
+)
+def test_the_heading_says_which_of_several_places(tmp_path: Path, head: str) -> None:
+    """Failed before: the first of them was changed, and nothing said so."""
+    (tmp_path / "f").write_text(TWO)
+    assert apply(tmp_path, f"--- a/f\n+++ b/f\n{head}\n{BODY}").exit_code == 0
+    assert (tmp_path / "f").read_text() == TWO[:-9] + "return -x\n"
+
+
+@pytest.mark.parametrize("head", ["@@", "@@ ... @@", "@@ @@", "@@ def c():", "@@ def"])
+def test_several_places_and_nothing_that_says_which(tmp_path: Path, head: str) -> None:
+    (tmp_path / "f").write_text(TWO)
+    outcome = apply(tmp_path, f"--- a/f\n+++ b/f\n{head}\n{BODY}")
+    assert outcome.exit_code == 1
+    assert "its lines occur 2 times, at lines 2, 7" in outcome.notes[0]
+    assert (tmp_path / "f").read_text() == TWO
+
+
+def test_without_numbers_the_only_place_is_right(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(TWO.replace("x = 1", "y = 2", 1))
+    assert apply(tmp_path, f"--- a/f\n+++ b/f\n@@\n{BODY}").exit_code == 0

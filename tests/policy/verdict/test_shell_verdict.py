@@ -24,7 +24,7 @@ def look(command: str | list[str], **options: object) -> Judgement:
         ("ls", ("/home/u/proj",)),
         ("ls -la src", ("/home/u/proj/src",)),
         ("grep -n .env README", ("/home/u/proj/README",)),
-        ("grep -e x -f pats a", ("/home/u/proj/a",)),
+        ("grep -e x -f pats a", ("/home/u/proj/a", "/home/u/proj/pats")),
         ("rg needle src", ("/home/u/proj/src",)),
         ("head -n 5 a", ("/home/u/proj/a",)),
         ("find src -name '*.py'", ("/home/u/proj/src",)),

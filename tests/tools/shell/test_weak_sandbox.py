@@ -97,7 +97,7 @@ async def test_an_approval_covers_that_name_for_that_command(
     execute = Runner.run_once
 
     async def noted(self: Runner, launch: Launch, **options: Any) -> Any:
-        launched.append(launch.approved_names)
+        launched.append(launch.approved)
         return await execute(self, launch, **options)
 
     monkeypatch.setattr(Runner, "run_once", noted)

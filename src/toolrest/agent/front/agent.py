@@ -301,13 +301,11 @@ class Agent(Generic[Out]):
 
 
 def _model_settings(model: str | Model | None) -> dict[str, Any]:
-    """The settings that a model's name stands for: `PROVIDER:NAME`, or a bare name."""
-    if model is None:
-        return {}
-    if not isinstance(model, str):
-        return {"model": model.name}
-    provider, colon, name = model.partition(":")
-    return {"model_provider": provider, "model": name} if colon else {"model": model}
+    """The setting that a model stands for: `PROVIDER:NAME`, a bare name, or an object's name."""
+    if model is None or isinstance(model, str):
+        return {"model": model}
+    # A colon in an object's own name is not the end of a provider's.
+    return {"model": f"openai:{model.name}" if ":" in model.name else model.name}
 
 
 def _is_in_a_loop() -> bool:

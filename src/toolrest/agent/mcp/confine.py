@@ -17,6 +17,7 @@ from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.launch import command_of, with_own_byte_code
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import remove_tree
+from toolrest.running.confinement import released_with
 from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Network, SandboxPolicy
@@ -36,6 +37,7 @@ class ServerBoxes:
         self._files = ground.files
         self._environ = ground.environ
         self._approved = approved
+        self._watch = ground.watch
         self._folder = os.path.join(ground.config.home, "run", f"{ground.id}-mcp")
         self._boxes: dict[str, SessionSandbox] = {}
         self._proxies: list[NetworkProxy] = []
@@ -49,7 +51,10 @@ class ServerBoxes:
             return Confined(command, "none")
         box = await self.box(server)
         try:
-            return await asyncio.to_thread(box.confine, command)
+            confined = await asyncio.to_thread(box.confine, command)
+            if not box.policy.roots or not box.policy.confines:
+                return confined
+            return released_with(confined, self._watch().enter(box.policy, confined.controls))
         except SandboxUnavailable as error:
             raise McpUnavailable(str(error)) from None
 

@@ -24,6 +24,7 @@ from toolrest.events import (
     PatchApplyBegin,
     PatchApplyEnd,
     PlanUpdate,
+    PutBack,
     TurnStarted,
     Warning,  # noqa: A004 - the event
 )
@@ -88,7 +89,7 @@ class ThreadEvents:
     def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
         self._write_item("completed", self._new("reasoning", text=event.text))
 
-    def _warning(self, event: Warning) -> None:
+    def _warning(self, event: Warning | PutBack) -> None:
         self._write_item("completed", self._new("error", message=event.message))
 
     def _stream_error(self, event: StreamError) -> None:
@@ -149,6 +150,7 @@ _HANDLERS: dict[type[Event], Callable[[ThreadEvents, Any], None]] = {
     AgentMessage: ThreadEvents._message,
     AgentReasoning: ThreadEvents._reasoning,
     AgentReasoningRaw: ThreadEvents._reasoning,
+    PutBack: ThreadEvents._warning,
     Warning: ThreadEvents._warning,
     StreamError: ThreadEvents._stream_error,
     ExecCommandBegin: ThreadEvents._command,

@@ -22,7 +22,6 @@ from toolrest.policy.verdict.outcome import (
 )
 from toolrest.policy.verdict.verdict import Judgement
 from toolrest.process.shells.shells import Shells
-from toolrest.tools.shell.command_call import PRIVATE
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -79,7 +78,7 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
         settings.sandbox_mode,
         network=network_of(settings) != "off",
     )
-    roots = (*files.writable_roots, *PRIVATE)
+    roots = files.command_roots
     shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
     verdict = judge(command, cwd=files.cwd, writable_roots=roots, shell=shell.kind)
 

@@ -26,8 +26,9 @@ from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
 
 if TYPE_CHECKING:
+    from toolrest.agent.undo.watch import Watch
     from toolrest.config import Config, Settings
-    from toolrest.gate.session import Ground
+    from toolrest.gate.session import Ground, Lazy
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.tally import CommandCount
     from toolrest.sandbox.confine import Backend
@@ -51,7 +52,17 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
     confinement = confinement_of(ground.settings, external=ground.config.external)
     confinement = ground.known.confined(confinement)
     config, files = ground.config, ground.files
-    return _runner(config, files, ground.id, ground.environ, confinement, blocked, weak, commands)
+    return _runner(
+        config,
+        files,
+        ground.id,
+        ground.environ,
+        confinement,
+        blocked,
+        weak,
+        commands,
+        ground.watch,
+    )
 
 
 def _runner(
@@ -63,6 +74,7 @@ def _runner(
     blocked: Callable[[Blocked], None] | None = None,
     weak: Callable[[], None] | None = None,
     commands: CommandCount | None = None,
+    watch: Lazy[Watch] | None = None,
 ) -> Runner:
     if confinement.backend == "vm":
         for path in files.shown:  # a folder that comes later would have the machine boot again
@@ -81,6 +93,8 @@ def _runner(
         on_blocked=blocked,
         on_weak=weak,
         tally=commands,
+        watch=watch,
+        watch_record="" if watch is None else watch().folder,
     )
 
 

@@ -50,6 +50,7 @@ from toolrest.wire.stored_keys import stored_keys
 if TYPE_CHECKING:
     from toolrest.agent.mcp.access import HostCall, McpAccess
     from toolrest.agent.offer import NamedTools
+    from toolrest.agent.undo.watch import Watch
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.user_questions import OnQuestion, QuestionChannel
@@ -88,6 +89,10 @@ def make_session(
     guard_imports(files.tool_roots)
     bus = Bus(redactor)
     limiter = _limiter(config, redactor, spill)
+    saver = _saver(config, files, bus, shared.undo_id or session_id)
+    watch = shared.watch or Lazy(lambda: _watch(config, files, bus, saver, session_id))
+    if saver is not None:
+        saver.watch = watch
     ground = Ground(
         id=session_id,
         config=config,
@@ -101,6 +106,7 @@ def make_session(
         approvals=_approvals(config, files, session_id, bus, on_ask, shared.approvals),
         skills=SessionSkills(config, files, environ),
         conversation=Late(),
+        watch=watch,
         sampler=Late(),
     )
     questions = _questions(ground, on_question or getattr(on_ask, "ask_user", None))
@@ -128,7 +134,7 @@ def make_session(
         limiter=limiter,
         spill=spill,
         audit=audit,
-        undo=_saver(ground, shared.undo_id or session_id),
+        undo=saver,
         replies=Lazy(_replies),
         scheduler=Scheduler(settings.max_parallel_calls),
         deadlines=Deadlines(),
@@ -199,12 +205,20 @@ def _questions(ground: Ground, on_question: OnQuestion | None) -> QuestionChanne
     return QuestionChannel(ground.bus, ground.approvals.waiting, on_question, answers)
 
 
-def _saver(ground: Ground, session_id: str) -> Saver | None:
-    kept = ground.settings.checkpoints
+def _saver(config: Config, files: PathPolicy, bus: Bus, session_id: str) -> Saver | None:
+    kept = config.value.checkpoints
     if not kept.enabled:
         return None
-    home, workspace = ground.config.home, ground.files.workspace
-    return Saver(home, workspace, session_id, ground.bus, kept.max_file_size, kept.max_size)
+    home, workspace = config.home, files.workspace
+    return Saver(home, workspace, session_id, bus, kept.max_file_size, kept.max_size)
+
+
+def _watch(
+    config: Config, files: PathPolicy, bus: Bus, saver: Saver | None, session_id: str
+) -> Watch:
+    from toolrest.agent.undo.watch import Watch
+
+    return Watch(config.home, files.workspace, session_id, bus, saver)
 
 
 def redactor_for(config: Config, environ: Mapping[str, str]) -> Redactor:

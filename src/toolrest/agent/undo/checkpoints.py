@@ -32,6 +32,7 @@ from toolrest.agent.undo.plan import (
     plan,
     turns_in,
 )
+from toolrest.agent.undo.put_back import content_of, move, write_ours
 from toolrest.agent.undo.records import OUTSIDE, Changes, FileRecord, TooSlow, UndoError, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import KeepLimits, Scan
@@ -79,6 +80,10 @@ class Checkpoints:
         self._claims = Claims(self._journal.folder)
         self._mutex = threading.RLock()
         self._quick = self._haste = False
+        self.repositories: frozenset[str] = frozenset()
+        """The folders that hold a `.git`, as of the last look."""
+        self.repositories_before: frozenset[str] = frozenset()
+        """And as of the last turn's begin."""
         self._alone: set[int] = set()
         """Turns of ours that began when no other was open."""
 
@@ -95,6 +100,7 @@ class Checkpoints:
         """Save the workspace as it is; the number of the turn that may now change it."""
         with self._using():
             self._look(cancelled)
+            self.repositories_before = self.repositories
             self._end_dead()
             return self._open("turn", session, label, ())
 
@@ -151,6 +157,23 @@ class Checkpoints:
                 if others:
                     self._journal.append({"t": "others", "n": number, "paths": others})
             return self._close(number)
+
+    def note_put_back(
+        self, changes: Changes, kept: Packs, session: str, label: str = "put back"
+    ) -> int:
+        """What was put back is part of the turn that runs, or of one of its own; its number.
+
+        `changes` has what an undo is to bring again, and what is there now, by absolute path.
+        """
+        with self._using():
+            moved = move(changes, kept, self._packs.add)
+            self._packs.flush()
+            ours = sorted(self._journal.open & self._claims.held)
+            number = ours[-1] if ours else self._open("turn", session, label, ())
+            self._journal.append({"t": "put_back", "c": moved})
+            if not ours:
+                self._close(number)
+            return number
 
     def turns(self) -> list[RecordedTurn]:
         """Every turn and undo that is still known, oldest first."""
@@ -229,6 +252,7 @@ class Checkpoints:
             result.number = self._open("undo", session, label, chosen.undoes)
             # If this dies in the middle the undo stays open: the next one ends it as interrupted,
             # and it does not count as having undone anything.
+            write_ours(self.home, {self._place(i.path): content_of(i.was) for i in chosen.items})
             result.done, result.failed = restore(self.workspace, chosen.items, self._packs)
             self._look(_never)
             self._close(result.number)
@@ -299,6 +323,7 @@ class Checkpoints:
         scan = self._scan(cancelled)
         scan.run()
         self._journal.step(scan.changes, scan.refreshed)
+        self.repositories = frozenset(scan.repositories)
         self._quick = time.perf_counter() - began < _QUICK
 
     def _open(self, kind: str, session: str, label: str, undid: tuple[int, ...]) -> int:
@@ -334,6 +359,9 @@ class Checkpoints:
     def _key(self, path: str) -> str:
         prefix = self.workspace.rstrip("/") + "/"
         return path[len(prefix) :] if path.startswith(prefix) else path
+
+    def _place(self, key: str) -> str:
+        return os.path.join(self.workspace, key)
 
     def _is_left_out(self, key: str) -> bool:
         state = self._journal.state

@@ -168,7 +168,7 @@ def _live(lines: list[dict[str, Any]], journal: Journal) -> dict[str, int]:
 
 
 def _records(line: dict[str, Any]) -> Iterator[FileRecord]:
-    if line["t"] == "step":
+    if line["t"] in ("step", "put_back"):
         for pair in line["c"].values():
             yield from (record for side in pair if (record := parse(side)) is not None)
     elif line["t"] == "stat":
@@ -190,7 +190,7 @@ def _rewrite(journal: Journal, lines: list[dict[str, Any]], live: dict[str, int]
         return record._replace(ref=moved[record.ref])
 
     for line in lines:
-        if line["t"] == "step":
+        if line["t"] in ("step", "put_back"):
             line["c"] = {p: [moved_record(side) for side in pair] for p, pair in line["c"].items()}
         elif line["t"] == "stat":
             line["c"] = {path: moved_record(value) for path, value in line["c"].items()}

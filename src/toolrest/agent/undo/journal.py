@@ -203,6 +203,9 @@ class Journal:
         if kind == "step":
             for path, (before, after) in line["c"].items():
                 self._changed(path, parse(before), parse(after))
+        elif kind == "put_back":
+            for path, (_, after) in line["c"].items():
+                self.state.put(path, parse(after))
         elif kind == "stat":
             for path, record in line["c"].items():
                 self.state.put(path, parse(record))

@@ -87,7 +87,7 @@ def turns_in(history: Iterable[dict[str, Any]]) -> list[RecordedTurn]:
         elif line["t"] == "close" and line["n"] in turns:
             turns[line["n"]].status = "interrupted" if line.get("interrupted") else "done"
             running.discard(line["n"])
-        elif line["t"] == "step":
+        elif line["t"] in ("step", "put_back"):
             for number in running:
                 paths[number].update(line["c"])
         elif line["t"] == "others" and line["n"] in paths:
@@ -150,18 +150,22 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
             numbers.append(line["n"])
         elif line["t"] == "close":
             ours.discard(line["n"])
+        elif line["t"] == "put_back" and ours:
+            first.update(_befores(line))  # what was put back comes again
+        elif line["t"] == "step" and ours:
+            first = {**_befores(line), **first}
         elif line["t"] == "step":
-            for path, (before, _) in line["c"].items():
-                if ours:
-                    first.setdefault(path, parse(before))
-                elif path in first:
-                    foreign.add(path)
+            foreign.update(path for path in line["c"] if path in first)
         elif line["t"] == "others":
             foreign.update(path for path in line["paths"] if path in first)
     result = UndoPlan(turn, tuple(numbers), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
     return result
+
+
+def _befores(line: dict[str, Any]) -> dict[str, FileRecord | None]:
+    return {path: parse(before) for path, (before, _) in line["c"].items()}
 
 
 def changes_of(history: Iterable[dict[str, Any]], session: str) -> Changes:

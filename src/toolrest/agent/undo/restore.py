@@ -26,7 +26,7 @@ def restore(root: str, items: list[Item], packs: Packs) -> tuple[list[Item], lis
     failed: dict[str, str] = {}
     for item in _in_order(items):
         try:
-            with _parent(root, item.path, create=item.was is not None) as (folder, name):
+            with parent_of(root, item.path, create=item.was is not None) as (folder, name):
                 _put_back(folder, name, item, packs)
         except FileNotFoundError:
             if item.was is not None:  # else it is gone already
@@ -67,7 +67,7 @@ def _writable(item: Item) -> Item:
 
 
 @contextlib.contextmanager
-def _parent(root: str, path: str, *, create: bool) -> Iterator[tuple[int, str]]:
+def parent_of(root: str, path: str, *, create: bool) -> Iterator[tuple[int, str]]:
     """The folder that holds a path, reached without following a link, and the name in it."""
     *steps, name = path.strip("/").split("/")
     folder = os.open("/" if path.startswith("/") else root, _STEP)

@@ -73,6 +73,8 @@ class Scan(Struct):
     """Whether to give up (TooSlow) where there is more to do than an event loop can wait for."""
     changes: Changes = field(default_factory=dict)
     refreshed: dict[str, FileRecord] = field(default_factory=dict)
+    repositories: list[str] = field(default_factory=list)
+    """The folders that hold a `.git`."""
     _new: dict[str, str] = field(default_factory=dict)
     _added: list[int] = field(default_factory=lambda: [0, 0])
     _tracked: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -136,6 +138,7 @@ class Scan(Struct):
                 folder.rules = folder.rules.entered(folder.path, patterns)
         if ".git" in names:
             folder.repository = os.path.join(self.root, folder.path) if folder.path else self.root
+            self.repositories.append(folder.repository)
         seen = set()
         for entry in entries:
             try:

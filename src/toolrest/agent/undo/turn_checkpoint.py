@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.checkpoints import Checkpoints, Undone
     from toolrest.agent.undo.plan import Own
     from toolrest.agent.undo.records import Changes, FileRecord
+    from toolrest.agent.undo.watch import Watch
     from toolrest.gate.bus import Bus
+    from toolrest.gate.session import Lazy
     from toolrest.policy.effects import Effects
 
 
@@ -47,6 +49,8 @@ class Saver(Struct):
     bus: Bus
     max_file_size: int
     max_size: int
+    watch: Lazy[Watch] | None = None
+    """The names that are watched, once some are."""
     _made: Checkpoints | None = None
     _warned: bool = False
 
@@ -74,6 +78,22 @@ class Saver(Struct):
         """Do it here and now if that takes no time, as the last look says; else None."""
         saved = self._made
         return None if saved is None else saved.at_once(lambda: work(saved))
+
+    @property
+    def repositories(self) -> frozenset[str]:
+        """The folders that hold a `.git`, as the last look found them."""
+        return frozenset() if self._made is None else self._made.repositories
+
+    @property
+    def made_repositories(self) -> frozenset[str]:
+        """Those of them that the last turn has made."""
+        made = self._made
+        return frozenset() if made is None else made.repositories - made.repositories_before
+
+    @property
+    def watching(self) -> Watch | None:
+        """What watches names, where a command has needed that."""
+        return None if self.watch is None else self.watch.made
 
     def get(self) -> Checkpoints:
         """The checkpoints of this session's workspace."""
@@ -156,6 +176,9 @@ class TurnCheckpoint(Struct):
         if saving.cancelled() or saving.exception() is not None:
             return
         number = saving.result()
+        watch = self.saver.watching
+        if watch is not None:
+            await watch.before_end()
         try:
             changes = self.saver.at_once(lambda saved: saved.end(number, spans=self.spans))
             if changes is None:
@@ -165,6 +188,8 @@ class TurnCheckpoint(Struct):
             # The turn stays open in the journal; the next one to look ends it.
             self.bus.emit(WarningEvent(message=f"what this turn changed was not noted: {error}"))
             return
+        if watch is not None:
+            watch.after_end()
         if changes:
             self._tell(number, changes)
             with contextlib.suppress(CheckpointError, OSError):  # the next turn tries again
@@ -215,9 +240,13 @@ async def undo_turns(
     if saver is None:
         raise UndoError("there are no checkpoints: checkpoints.enabled is false")
 
+    watch = saver.watching
+
     def work() -> Undone:
         from toolrest.agent.undo.checkpoints import Undone
 
+        if watch is not None:
+            watch.file()
         checkpoints = saver.get()
         mine = None if own is None else own()
         if dry_run:

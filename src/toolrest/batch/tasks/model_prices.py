@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from toolrest.batch.prices import Price, Prices, no_price
 from toolrest.batch.tasks.task import BatchTask
+from toolrest.config.config import with_model
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.wire.prices import prices_at, provider_address
@@ -63,9 +62,9 @@ class BatchPrices:
             return None  # the task's own failure says what is wrong
         config = with_default_model(config)
         self._note(config)
-        for role in config.value.agents.roles.values():
+        for name, role in config.value.agents.roles.items():
             if role.model is not None:
-                self._note(replace(config, value=config.value.replace(model=role.model)))
+                self._note(with_model(config, role.model, f"agents.roles.{name}.model"))
         return config.value.model
 
     def _note(self, config: Config) -> None:

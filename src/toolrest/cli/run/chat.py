@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from toolrest.cli.app import IS_IMPLIED, app
 from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, model_option, session_options
@@ -38,13 +39,34 @@ _WITHOUT = "toolrest: this is the plain chat; for the other one: pip install 'to
 @session_options
 @model_option
 @click.option("--plain", is_flag=True, help="Line by line, nothing redrawn: for screen readers.")
-@click.argument("prompt", metavar="[PROMPT]", required=False)
-def command(choices: Choices, model: str | None, plain: bool, prompt: str | None) -> None:
+@click.option("--continue", "continues", is_flag=True, help="Continue this folder's last session.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[ID]",
+    help="Continue the session with this ID, or one picked from a list.",
+)
+@click.argument("prompt", metavar="[PROMPT]", nargs=-1)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    choices: Choices,
+    model: str | None,
+    plain: bool,
+    continues: bool,
+    resume: str | None,
+    prompt: tuple[str, ...],
+) -> None:
     """Talk with a model about this folder; PROMPT is the first message.
 
-    What needs approval is asked about. /help in the chat lists commands and keys.
+    What needs approval is asked about. /help in the chat lists commands and keys. `chat` itself may
+    be left out before an option, a message in quotes, or --.
     """
-    _chat(choices, model, prompt, None, plain)
+    if prompt and ctx.meta.get(IS_IMPLIED) and not any(map(str.isspace, prompt[0])):
+        raise click.UsageError(app.unknown(prompt[0]), ctx.find_root())
+    rollout = "--last" if continues else resume
+    _chat(choices, model, " ".join(prompt) or None, rollout, plain)
 
 
 @click.command("resume")

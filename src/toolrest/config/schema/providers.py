@@ -2,11 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from toolrest.config.schema.families import ModelWire, PatchForm, TruncationMode
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.types import Count, Price, Range, ShellName, Text, Texts
+from toolrest.errors import ConfigError
+
+BUILT_IN_PROVIDERS: Final = (
+    *("openai", "anthropic", "openrouter", "ollama", "llamacpp", "lmstudio", "vllm", "litellm"),
+    *("azure", "bedrock", "vertex"),
+)
+"""Providers that need no row here; what they are is known to the wire."""
+
+
+class ModelName(NamedTuple):
+    """A model's name at its provider, and the provider where the name said it."""
+
+    provider: str | None
+    name: str
+
+
+def split_model(text: str, own: Iterable[str], *, provider_is_set: bool) -> ModelName:
+    """Take `PROVIDER:NAME` apart; ConfigError where a provider is meant that there is not.
+
+    A colon alone makes no provider (`qwen3:8b`, `…:free`, `ft:…`): where one is set, only a word
+    that is probably a misspelt provider is refused.
+    """
+    word, colon, name = text.partition(":")
+    if not (colon and name):
+        return ModelName(None, text)
+    known = (*BUILT_IN_PROVIDERS, *own)
+    if word in known:
+        return ModelName(word, name)
+    near = nearest_provider(word, known)
+    if provider_is_set and near is None:
+        return ModelName(None, text)
+    hint = f"did you mean {near}:{name}?" if near else f"there are {', '.join(sorted(known))}"
+    raise ConfigError(
+        f"model: no provider is called {word!r}; {hint} "
+        f"(a model whose name is {text} needs its provider before it: PROVIDER:{text})"
+    )
+
+
+def nearest_provider(word: str, known: Iterable[str]) -> str | None:
+    """The provider that a word probably misspells. One with a digit is a model (`llama3`)."""
+    # Only for a provider that there is not.
+    import difflib
+
+    if any(map(str.isdigit, word)):
+        return None
+    return next(iter(difflib.get_close_matches(word.lower(), known, 1, 0.82)), None)
 
 
 class TruncationRow(Table):

@@ -25,6 +25,7 @@ from toolrest.events import (
     FileChange,
     FilesChanged,
     HookRan,
+    PutBack,
     ToolCallDecision,
     ToolCallEnd,
 )
@@ -368,6 +369,16 @@ def _files_changed(event: FilesChanged) -> JSONObject:
     }
 
 
+def _put_back(event: PutBack) -> JSONObject:
+    return {
+        **_head(event, "put_back"),
+        "path": _short(event.path),
+        "change": event.change,
+        "by": event.by,
+        "failure": _short(event.failure),
+    }
+
+
 def _hashes(files: Iterable[FileChange]) -> list[JSONObject]:
     return [{"path": file.path, "before": file.before, "after": file.after} for file in files]
 
@@ -377,6 +388,7 @@ _RECORDS: dict[type[Event], Callable[[Any], JSONObject]] = {
     ToolCallEnd: _result,
     HookRan: _hook,
     FilesChanged: _files_changed,
+    PutBack: _put_back,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel, SandboxDenied, Timeout
@@ -26,6 +27,14 @@ LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left 
 async def run_decided(walk: Walk, call: ToolCall) -> ToolOutput:
     """Run a call; a mutating one first waits for the turn's `before_mutation`."""
     walk.ran = call
+    output = await _run(walk, call)
+    watch = walk.session.watch.made
+    if watch is not None:
+        output.notes += watch.take_notes()
+    return output
+
+
+async def _run(walk: Walk, call: ToolCall) -> ToolOutput:
     if not call.mutating:
         return await attempt(walk, call)
     await walk.turn.before_mutation(call.effects, f"{walk.name} {walk.arguments}")
@@ -130,7 +139,8 @@ async def attempt_hashed(walk: Walk, call: ToolCall) -> ToolOutput:
     refuse_moved(paths, call.ctx)
     before = await call.ctx.in_thread(_hash_all, paths)
     try:
-        output = await attempt(walk, call)
+        with _allowing(walk, paths):
+            output = await attempt(walk, call)
     except BaseException:
         # No thread and no large files here: a cancelled call must end now.
         walk.files = _changes(before, _hash_all(paths, _QUICK_HASH))
@@ -140,6 +150,12 @@ async def attempt_hashed(walk: Walk, call: ToolCall) -> ToolOutput:
     if output.success is not False:
         files_read.note_written(after)
     return output
+
+
+def _allowing(walk: Walk, paths: tuple[str, ...]) -> AbstractContextManager[None]:
+    """What this call was judged to write is no change to put back."""
+    watch = walk.session.watch.made
+    return nullcontext() if watch is None else watch.allowing(paths)
 
 
 def _changes(before: dict[str, str | None], after: dict[str, str | None]) -> list[FileChange]:

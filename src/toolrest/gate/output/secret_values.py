@@ -69,10 +69,19 @@ def _is_path(value: str) -> bool:
 def _derived(value: str) -> Iterator[str]:
     from urllib.parse import quote, quote_plus
 
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    for text in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        # Encoders also escape slashes, and characters that mean something in HTML.
+        yield text
+        yield text.replace("/", "\\/")
+        for special in ("<>&", "<>&'+=`"):
+            for case in ("x", "X"):
+                escaped = "".join(
+                    f"\\u{ord(one):04{case}}" if one in special else one for one in text
+                )
+                yield escaped
+                yield escaped.replace("/", "\\/")
     data = value.encode("utf-8", "surrogatepass")
-    for escaped in (quote(data, safe=""), quote(data), quote_plus(data)):
+    for escaped in (quote(data, safe=""), quote(data), quote_plus(data), quote(data, safe="!'()*")):
         yield escaped
         yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), escaped)
     for text in _base64(data):

@@ -216,8 +216,13 @@ class OsFiles:
         return fd, name, _bytes(other)
 
     def _descend(self, folder: str) -> int:
-        fd = os.open("/", _FOLDER)
-        for name in folder.split("/")[1:]:
+        """Open a folder, from the one that is held where it lies below that."""
+        held, names = self._held, folder
+        if held is not None and folder.startswith(held[0] + "/"):
+            fd, names = os.dup(held[1]), folder[len(held[0]) :]
+        else:
+            fd = os.open("/", _FOLDER)
+        for name in names.split("/")[1:]:
             try:
                 below = os.open(_bytes(name), _FOLDER, dir_fd=fd)
             finally:

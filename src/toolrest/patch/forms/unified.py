@@ -69,6 +69,7 @@ _PREFIXES = (("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/"
 class Hunk(Struct):
     """Marked lines, and the line number in the header; `start` counts from 1, None: not given.
 
+    `heading` is the text behind the header: how the line begins that opens the function around it.
     `open_old` and `open_new`: that side's last line has no newline.
     """
 
@@ -78,6 +79,7 @@ class Hunk(Struct):
     texts: list[str] = field(default_factory=list)
     open_old: bool = False
     open_new: bool = False
+    heading: str = ""
 
     @property
     def old(self) -> list[str]:
@@ -210,7 +212,7 @@ class _Reader:
         if not self.diffs:
             raise self._bad("a hunk comes before any file name (--- and +++ lines)")
         start, counts = _numbers(line)
-        hunk = Hunk(self.at + 1, start)
+        hunk = Hunk(self.at + 1, start, heading=_heading(line))
         first = self.at + 1
         stop = self._by_count(first, *counts) if counts else None
         self._fill(hunk, first, self._by_marks(first) if stop is None else stop)
@@ -277,6 +279,12 @@ def _numbers(line: str) -> tuple[int | None, tuple[int, int] | None]:
             return None, None
         values.append((int(start), int(count)))
     return values[0][0], (values[0][1], values[1][1])
+
+
+def _heading(line: str) -> str:
+    """The text behind `@@ -a,b +c,d @@`, or behind a lone `@@`."""
+    before, mark, text = line[2:].partition("@@")
+    return (text if mark else before).strip()
 
 
 def _without_prefixes(old: str | None, new: str | None) -> tuple[str | None, str | None]:

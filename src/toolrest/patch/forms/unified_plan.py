@@ -70,8 +70,10 @@ def _place(finder: Finder, hunk: Hunk, number: int, done: int, shift: int, label
                 ["a hunk without context or removed lines needs a line number inside the file"],
             )
         return hunk.start + shift
-    expected = done if hunk.start is None else max(done, hunk.start - 1 + shift)
-    place = finder.nearest(old, expected, done)
+    if hunk.start is None:
+        place = _only_place(finder, hunk, number, done, label)
+    else:
+        place = finder.nearest(old, max(done, hunk.start - 1 + shift), done)
     if place is None:
         missing = Missing(
             label, finder.texts, old=old, new=hunk.new, hunk=number, line=hunk.line, cursor=done
@@ -79,6 +81,31 @@ def _place(finder: Finder, hunk: Hunk, number: int, done: int, shift: int, label
         expected_lines = "\n".join(old)
         raise MatchError(f"Failed to find expected lines in {label}:\n{expected_lines}", missing)
     return place
+
+
+def _only_place(finder: Finder, hunk: Hunk, number: int, done: int, label: str) -> int | None:
+    """The place of a hunk without a line number: the first one behind its heading, or the only."""
+    places = finder.places(hunk.old, done)
+    if len(places) < 2:
+        return places[0] if places else None
+    if hunk.heading:
+        headings = (at for at, text in enumerate(finder.texts) if _opens(text, hunk.heading))
+        first = next(headings, len(finder.texts))
+        behind = next((place for place in places if place >= first), None)
+        if behind is not None and next(headings, None) is None:
+            return behind
+    raise ApplyError(
+        f"Failed to find the place of hunk {number} in {label}",
+        [
+            f"its lines occur {len(places)} times, at lines"
+            f" {', '.join(str(place + 1) for place in places[:5])}{', …' if places[5:] else ''}:"
+            " add lines around them, or give the line number (@@ -LINE,COUNT +LINE,COUNT @@)"
+        ],
+    )
+
+
+def _opens(text: str, heading: str) -> bool:
+    return text.strip().startswith(heading)
 
 
 def _lines(hunk: Hunk, old: list[str], ending: str, at_end: bool) -> list[str]:

@@ -86,6 +86,19 @@ class Finder:
                 return min(found, key=lambda place: abs(place - expected))
         return None
 
+    def places(self, lines: list[str], low: int) -> list[int]:
+        """All matches at or after `low` by the strictest comparison that has any."""
+        top = len(self.texts) - len(lines)
+        for level in range(len(PASSES)):
+            found: list[int] = []
+            place = self._image(level).find(lines, low, top)
+            while place is not None:
+                found.append(place)
+                place = self._image(level).find(lines, place + 1, top)
+            if found:
+                return found
+        return []
+
     def _image(self, level: int) -> _Image:
         while len(self._images) <= level:
             key = PASSES[len(self._images)][1]

@@ -51,24 +51,25 @@ class _Form(NamedTuple):
 
     `takes` and `long_takes` are options that need a value, here or in the next word; the value of
     those in `attached` is a number in the same word, or there is none. `operands` None: any; else
-    only when one of the listed options asks for a listing.
+    only when one of the listed options asks for a listing. `shows` means that the contents of
+    files in the working tree may be shown, by their operands' names.
     """
 
     flags: str
-    longs: frozenset[str] | None
+    longs: frozenset[str]
     takes: str = ""
     long_takes: frozenset[str] = frozenset()
     operands: frozenset[str] | None = None
     attached: str = ""
+    shows: bool = False
 
 
 _LOG_TAKES = wordset(
     "--since --after --until --before --author --committer --grep --max-count --skip"
 )
 _LIST_TAKES = wordset("--contains --no-contains --merged --no-merged --sort --format --points-at")
-_DIFF_FORM = _Form("abpsuwzMCBRDW0123456789", _DIFF, "SGOl", attached="U")
+_DIFF_FORM = _Form("abpsuwzMCBRDW0123456789", _DIFF, "SGOl", attached="U", shows=True)
 _LOG_FORM = _Form("abpsuwzMCBRDWciEFPgm0123456789", _LOG, "SGOlnL", _LOG_TAKES, attached="U")
-_ANY = _Form("", None)
 _FORMS: dict[str, _Form] = {
     "status": _Form(
         "sbvzuno",
@@ -86,7 +87,7 @@ _FORMS: dict[str, _Form] = {
     "branch": _Form("avrli", _LIST, "", _LIST_TAKES, wordset("--list")),
     "tag": _Form("li", _LIST, "", _LIST_TAKES, wordset("--list -l -n"), "n"),
     "blame": _Form("lsfnpwetcCM0123456789", wordset("--porcelain --line-porcelain --show-name"
-        " --show-number --show-email --date --abbrev"), "L"),
+        " --show-number --show-email --date --abbrev"), "L", shows=True),
     "grep": _Form(
         "nilwchHIvEFPGoqaLr",
         wordset(
@@ -95,12 +96,21 @@ _FORMS: dict[str, _Form] = {
             " --heading --break --show-function --function-context --max-depth --and --or --not"
             " --all-match --recursive --column --color --no-color"
         ),
-        "ABCemf",
+        "ABCem",
+        shows=True,
     ),
     "cat-file": _Form("tsep", frozenset()),
     "describe": _Form("", wordset("--tags --always --long --all --abbrev --match"
         " --exact-match --contains --first-parent")),
-    "rev-parse": _ANY,
+    "rev-parse": _Form("q", wordset(
+        "--abbrev-ref --short --verify --quiet --show-toplevel --show-prefix --show-cdup --git-dir"
+        " --absolute-git-dir --git-common-dir --git-path --is-inside-work-tree --is-inside-git-dir"
+        " --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all"
+        " --branches --tags --remotes --revs-only --no-revs --flags --no-flags --not --default"
+        " --since --until --after --before --show-superproject-working-tree --path-format"
+        " --show-object-format --disambiguate --local-env-vars --sq --sq-quote --prefix --glob"
+        " --exclude --exclude-hidden"),
+        long_takes=wordset("--default --prefix --git-path")),
     "ls-files": _Form(
         "zdcmoiuktvsf",
         wordset(
@@ -110,13 +120,16 @@ _FORMS: dict[str, _Form] = {
         ),
         "x",
     ),
-    "ls-tree": _ANY,
-    "merge-base": _ANY,
-    "show-ref": _ANY,
-    "name-rev": _ANY,
-    "count-objects": _ANY,
-    "check-ignore": _ANY,
-    "version": _ANY,
+    "ls-tree": _Form("drtlz", wordset("--long --name-only --name-status --object-only --full-name"
+        " --full-tree --abbrev --format")),
+    "merge-base": _Form("a", wordset("--all --octopus --independent --is-ancestor --fork-point")),
+    "show-ref": _Form("dsq", wordset("--head --heads --branches --tags --dereference --hash"
+        " --abbrev --verify --quiet --exists --exclude-existing")),
+    "name-rev": _Form("", wordset("--tags --refs --exclude --all --stdin --annotate-stdin"
+        " --name-only --no-undefined --always")),
+    "count-objects": _Form("vH", wordset("--verbose --human-readable")),
+    "check-ignore": _Form("qvnz", wordset("--quiet --verbose --non-matching --stdin --no-index")),
+    "version": _Form("", wordset("--build-options")),
 }  # fmt: skip
 _LISTINGS = {
     ("remote",),
@@ -128,7 +141,8 @@ _LISTINGS = {
     ("config", "--list"),
     ("config", "-l"),
 }
-_SIGNED = re.compile(r"%G|%\(signature")
+_SIGNED = re.compile(r"%[-+ ]?G|signature")
+"""A format or an order that checks signatures, which runs a program."""
 
 
 def git_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -143,7 +157,8 @@ def git_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     form = _FORMS.get(words[0])
     if form is None:
         return (".",) if words in _LISTINGS or _gets(words) else None
-    return (".",) if _only_looks(words[1:], form) else None
+    operands = _operands(words[1:], form)
+    return None if operands is None else (".", *(operands if form.shows else ()))
 
 
 def _gets(words: tuple[str, ...]) -> bool:
@@ -152,29 +167,29 @@ def _gets(words: tuple[str, ...]) -> bool:
     return words[:2] == ("remote", "get-url") and len(words) == 3 and words[2][:1] != "-"
 
 
-def _only_looks(words: tuple[str, ...], form: _Form) -> bool:
-    if form.longs is None:
-        return True
+def _operands(words: tuple[str, ...], form: _Form) -> tuple[str, ...] | None:
+    """The words that are no options and no options' values; None where it may do more than look."""
     given: set[str] = set()
-    operands = False
+    operands: list[str] = []
     rest = iter(words)
     for word in rest:
         if word[:1] != "-" or word == "-":
-            operands = True
+            operands.append(word)
             continue
         if word == "--":
-            operands = operands or next(rest, None) is not None
+            operands += rest
             break
-        value_follows = word not in _WHOLE and _option(word, form, form.longs, given)
+        value_follows = word not in _WHOLE and _option(word, form, given)
         if value_follows is None:
-            return False
+            return None
         # A value that looks like an option may be one to another version of git.
         if value_follows and ((value := next(rest, "-"))[:1] == "-" or _SIGNED.search(value)):
-            return False
-    return not operands or form.operands is None or bool(given & form.operands)
+            return None
+    looks = not operands or form.operands is None or bool(given & form.operands)
+    return tuple(operands) if looks else None
 
 
-def _option(word: str, form: _Form, longs: frozenset[str], given: set[str]) -> bool | None:
+def _option(word: str, form: _Form, given: set[str]) -> bool | None:
     """Whether the option's value is the next word; None when the option is not allowed."""
     if _SIGNED.search(word):
         return None
@@ -182,7 +197,7 @@ def _option(word: str, form: _Form, longs: frozenset[str], given: set[str]) -> b
         return _letters(word, form, given)
     name, equals, _ = word.partition("=")
     given.add(name)
-    if name not in longs:
+    if name not in form.longs:
         return None
     return not equals and name in form.long_takes
 
@@ -248,6 +263,10 @@ _NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"filter\..+\.(?:clean|smudge|process)", ""),
         (r"merge\..+\.driver|gpg\..+\.program|core\.alternateRefsCommand", "false"),
         (r"pager\..+", "false"),
+        (
+            r"(?:man|browser)\..+\.(?:cmd|path)|man\.viewer|help\.(?:format|browser)|web\.browser",
+            "",
+        ),
         (r"credential\..+\.helper|alias\..+", ""),
     )
 )

@@ -20,6 +20,7 @@ class Spec(NamedTuple):
 
     `takes` are the short and `long_takes` the long options with a value; `skip` operands are
     not files, unless an option of `instead` gave them; without operands it reads `otherwise`.
+    The values of `files`, letters and long names, are files that are read, too.
     """
 
     flags: str | None = None
@@ -30,9 +31,11 @@ class Spec(NamedTuple):
     instead: str = ""
     most: int = 1_000_000
     otherwise: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
 
 
-_FILES = Spec()
+_LISTED = wordset("--files0-from")
+_FILES = Spec(long_takes=_LISTED, files=_LISTED)
 _HERE = Spec(otherwise=(".",))
 _NO_FILES = Spec(skip=1_000_000)
 
@@ -53,7 +56,10 @@ _SPECS: dict[str, Spec] = {
         _NO_FILES,
     ),
     "ls": Spec(takes="ITw", otherwise=(".",)),
-    "du": Spec(takes="dtBX", otherwise=(".",)),
+    "du": Spec(
+        takes="dtBX", long_takes=_LISTED, otherwise=(".",),
+        files=wordset("X --exclude-from --files0-from"),
+    ),
     "df": _HERE,
     "head": Spec(takes="nc"),
     "tail": Spec(takes="ncs"),
@@ -65,8 +71,9 @@ _SPECS: dict[str, Spec] = {
         skip=1,
         instead="ef",
         otherwise=(".",),
+        files=wordset("f --file --exclude-from"),
     ),
-    "jq": Spec(takes="fL", skip=1, instead="f"),
+    "jq": Spec(takes="fL", skip=1, instead="f", files=wordset("f --from-file")),
     "sort": Spec(
         flags="bdfghiMnRrVcCmsuz",
         takes="ktS",
@@ -76,6 +83,7 @@ _SPECS: dict[str, Spec] = {
             " --zero-terminated --ignore-leading-blanks --dictionary-order"
         ),
         long_takes=wordset("--key --field-separator --buffer-size --parallel"),
+        files=_LISTED,
     ),
     "uniq": Spec(
         flags="cdDuiz",
@@ -127,6 +135,7 @@ _SPECS: dict[str, Spec] = {
         skip=1,
         instead="ef",
         otherwise=(".",),
+        files=wordset("f --file --ignore-file"),
     ),
     "fd": Spec(
         flags="HIuagFpsi0L",
@@ -171,6 +180,7 @@ def safe_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 def read_by(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
     """What a command reads that takes its words like this, or None when it may do more."""
     operands: list[str] = []
+    files: list[str] = []
     skip = spec.skip
     words = iter(argv)
     next(words)
@@ -184,35 +194,45 @@ def read_by(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
         option = _long(word, spec) if word[1] == "-" else _cluster(word, spec)
         if option is None:
             return None
-        name, value_follows = option
-        # A value that looks like an option may be one to another version of the program.
-        if value_follows and _OPTION.match(next(words, "")) and spec.flags is not None:
-            return None
-        if name and name in spec.instead:
+        name, value = option
+        if value is None:
+            value = next(words, "")
+            # A value that looks like an option may be one to another version of the program.
+            if _OPTION.match(value) and spec.flags is not None:
+                return None
+        if _names_file(name, spec):
+            files.append(value)
+        if name and _LONG_INSTEAD.get(name, name) in spec.instead:
             skip = 0
     if len(operands) > spec.most:
         return None
-    return tuple(operands[skip:]) or spec.otherwise
+    return (tuple(operands[skip:]) or spec.otherwise) + tuple(files)
 
 
-_FLAG = ("", False)
+_FLAG = ("", "")
 _OPTION = re.compile(r"-(?!\d+\Z)")
 _LONG_INSTEAD = {"--regexp": "e", "--file": "f"}
 
 
-def _long(word: str, spec: Spec) -> tuple[str, bool] | None:
-    """The option's letter if it takes a value, and whether that is the next word."""
-    name, equals, _ = word.partition("=")
-    if name in spec.long_takes:
-        return _LONG_INSTEAD.get(name, ""), not equals
+def _names_file(name: str, spec: Spec) -> bool:
+    """Whether the value of an option is a file; getopt takes a long name cut short, too."""
+    return name in spec.files or (len(name) > 2 and any(f.startswith(name) for f in spec.files))
+
+
+def _long(word: str, spec: Spec) -> tuple[str, str | None] | None:
+    """The option and its value, None for that where it is the next word."""
+    name, equals, value = word.partition("=")
+    if equals or name in spec.long_takes:
+        known = spec.flags is None or name in spec.longs or name in spec.long_takes
+        return (name, value if equals else None) if known else None
     return _FLAG if spec.flags is None or name in spec.longs else None
 
 
-def _cluster(word: str, spec: Spec) -> tuple[str, bool] | None:
+def _cluster(word: str, spec: Spec) -> tuple[str, str | None] | None:
     """The same for `-abc`; None when a letter is not allowed."""
     for place, letter in enumerate(word[1:], 2):
         if letter in spec.takes:
-            return letter, place == len(word)
+            return letter, word[place:] if place < len(word) else None
         if spec.flags is not None and letter not in spec.flags:
             return None
     return _FLAG

@@ -21,6 +21,7 @@ from toolrest.policy.paths.protected import ProtectedPlaces, protected_part
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 MAX_FILE_SIZE = 100_000_000
+TMP_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - what most kinds of sandbox have for themselves
 EXCEPTION = "the user's paths.unhide makes exceptions"
 
 
@@ -30,7 +31,8 @@ class PathRules:
     Roots have their symlinks followed once, here: nothing that a model says moves them.
     `exceptions` stay readable although a built-in rule hides them; `protected` are more places
     that may not be written inside a root. `unhide` are the user's globs: what they match is
-    neither hidden nor protected, but for Toolrest's own home and code.
+    neither hidden nor protected, but for Toolrest's own home and code. `shared_tmp` are the host's
+    folders for temporary files, where commands may write those; None where they have their own.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class PathRules:
         max_file_size: int = MAX_FILE_SIZE,
         homes: Sequence[str] | None = None,
         approved: bool = False,
+        shared_tmp: Sequence[AnyPath] | None = None,
     ) -> None:
         self._given: dict[str, Any] = {
             "workspace": workspace,
@@ -62,6 +65,7 @@ class PathRules:
             "protected": protected,
             "max_file_size": max_file_size,
             "homes": homes,
+            "shared_tmp": shared_tmp,
         }
         if mode not in get_args(SandboxMode):
             raise ConfigError(f"sandbox_mode: {mode!r} is not one of {get_args(SandboxMode)}")
@@ -82,6 +86,12 @@ class PathRules:
             "workspace-write": granted,
             "danger-full-access": ("/",),
         }[mode]
+        shared = [_rooted(path, self.workspace) for path in shared_tmp or ()]
+        self._shared_tmp = tuple(shared) if mode == "workspace-write" else ()
+        own_tmp = TMP_FOLDERS if shared_tmp is None else ()
+        self.own_tmp = tuple(tmp for tmp in own_tmp if not any(inside(r, tmp) for r in granted))
+        """Folders that the sandbox has for itself. One that holds a root means the host's: a file
+        beside a project is not lost in a folder that nobody else sees."""
         unhidden = Unhidden(unhide, granted, users)
         self.exceptions = tuple(_rooted(path) for path in exceptions)
         self.read_roots: tuple[str, ...] | None = None
@@ -116,6 +126,11 @@ class PathRules:
             ),
         )
         """What the sandbox shows although it lies in a hidden folder."""
+
+    @property
+    def command_roots(self) -> tuple[str, ...]:
+        """Where confined commands may write, their own folders for temporary files included."""
+        return (*self.writable_roots, *self._shared_tmp, *self.own_tmp)
 
     def let_out(self) -> Self:
         """The same rules for a call that was approved to leave the roots: protected names are
@@ -199,8 +214,9 @@ class PathRules:
             return "it is in Toolrest's own home; no setting allows it"
         if not self.writable_roots:
             return 'sandbox_mode is "read-only"; "workspace-write" allows it in the workspace'
-        if not any(inside(real, root) for root in self.writable_roots):
-            roots = ", ".join(self.writable_roots)
+        writable = (*self.writable_roots, *self._shared_tmp)
+        if not any(inside(real, root) for root in writable):
+            roots = ", ".join(writable)
             return (
                 f"it is outside the writable roots ({roots}); "
                 "sandbox_workspace_write.writable_roots adds more"

@@ -154,11 +154,12 @@ def _option(simple: Simple, index: int, wrapper: Wrapper) -> tuple[int, str | No
     argv, word = simple.argv, simple.argv[index]
     if word.startswith("--"):
         name, equals, value = word.partition("=")
-        if name not in wrapper.longs and name not in wrapper.long_takes and not equals:
-            return (1, None) if name in ("--help", "--version") else (0, None)
-        if name == "--split-string":
-            return _script_of(simple, index, value if equals else "")
-        return (2 if name in wrapper.long_takes and not equals else 1), None
+        if name == "--split-string" and wrapper.script == "S":
+            return _script_of(simple, index, value)
+        if name in wrapper.long_takes:
+            return (1 if equals else 2), None
+        known = wrapper.long_may_take if equals else wrapper.longs | wrapper.long_may_take
+        return (1, None) if name in known or word == "--version" else (0, None)
     if wrapper.numbers and word[1:].lstrip("-+").isdecimal():
         return 1, None
     for place, letter in enumerate(word[1:], 2):
@@ -293,7 +294,7 @@ def _xargs(simple: Simple) -> Unwrapped | None:
 def _replaced(options: tuple[str, ...]) -> Iterator[str]:
     """What xargs replaces: the value of `-I` or `-J`, apart or attached."""
     for place, word in enumerate(options):
-        if word in ("-I", "-J", "--replace"):
+        if word in ("-I", "-J"):
             yield from options[place + 1 : place + 2]
         elif word.startswith(("-I", "-J", "-i")) and len(word) > 2:
             yield word[2:]

@@ -15,7 +15,8 @@ from toolrest.policy.shell.words import wordset
 class Wrapper(NamedTuple):
     """The words of a wrapper before the command that it runs.
 
-    `takes` are options with a value, `may_take` those whose value, if any, is attached;
+    `takes` are options with a value, `may_take` those whose value, if any, is attached. No other
+    option counts, nor does an abbreviation of one: it might be an option that writes or runs.
     `script` is the letter whose value is a script. A transparent wrapper adds nothing. What
     follows a keyword of the shell is a command as it stands, with `!` and assignments of its own.
     """
@@ -30,6 +31,7 @@ class Wrapper(NamedTuple):
     numbers: bool = False
     script: str = ""
     may_take: str = ""
+    long_may_take: frozenset[str] = frozenset()
     keyword: bool = False
 
 
@@ -38,7 +40,7 @@ WRAPPERS: dict[str, Wrapper] = {
         "AbEeHiKklnPSsVvB",
         "ugphCTrtDRU",
         wordset(
-            "--askpass --background --preserve-env --edit --set-home --login --list --stdin"
+            "--askpass --background --edit --set-home --login --list --stdin"
             " --non-interactive --shell --validate --reset-timestamp --remove-timestamp"
         ),
         wordset(
@@ -46,6 +48,7 @@ WRAPPERS: dict[str, Wrapper] = {
             " --chroot --other-user"
         ),
         assigns=True,
+        long_may_take=wordset("--preserve-env"),
     ),
     "doas": Wrapper("Lns", "aCu"),
     "pkexec": Wrapper(longs=wordset("--disable-internal-agent --keep-cwd"),
@@ -110,8 +113,9 @@ XARGS = Wrapper(
     "0rtxpo",
     "nPLIdsEaJ",
     wordset("--null --no-run-if-empty --verbose --exit --interactive"),
-    wordset("--max-args --max-procs --max-lines --replace --delimiter --arg-file --max-chars"),
+    wordset("--max-args --max-procs --delimiter --arg-file --max-chars"),
     may_take="eil",
+    long_may_take=wordset("--replace --max-lines --eof"),
 )
 
 

@@ -297,6 +297,7 @@ class Judge:
         inner = unwrapped.inners[0].argv
         system = folder in ("", "/bin", "/usr/bin")
         if name == "xargs" and system and simple.literal and inner and inner[0] in HARMLESS:
+            segment.reads = named_reads(simple, place).paths
             return
         if not segment.transparent:
             segment.raise_to(CommandClass.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")

@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import select
+import sys
 from mmap import mmap
 
 from . import keeper, kernel, launch, litter, signals, tree, wire
@@ -173,10 +174,11 @@ class ProcessRoot:
             signals.drain(self.wake)
 
 
-def main(host: int, group: str, records: str) -> None:
+def main(host: int, group: str, records: str, watched: str) -> None:
     """Set this process up as the owner, in its control group if any, and serve its host.
 
-    `records` is where placeholders are recorded, if anywhere.
+    `records` is where placeholders are recorded, if anywhere, `watched` the folder of the record
+    of names that commands may have changed.
     """
     kernel.close_from(wire.SOCKET_FD + 1)
     os.set_inheritable(wire.SOCKET_FD, False)
@@ -196,11 +198,29 @@ def main(host: int, group: str, records: str) -> None:
         is_clean = not records or litter.sweep(records)
         _join(group.rpartition("/")[0])
         _remove(group)
+        if watched:
+            _compare(watched, owner.host)
         if not is_clean:
             os.close(wire.SOCKET_FD)  # with what the host sent last, and the locks in it
             if os.fork() == 0:
                 _sweep_later(records, owner.host)
         os._exit(0)
+
+
+def _compare(watched: str, host: int) -> None:
+    """Have what a dead host's commands changed put back: by a program that has all of Toolrest.
+
+    A host that lives does so itself, and so does one that had no command running.
+    """
+    gone = select.poll()
+    if host >= 0:
+        gone.register(host, select.POLLIN)
+        if not gone.poll(0):
+            return
+    if not os.access(f"{watched}/living", os.F_OK):
+        return
+    argv = [sys.executable, "-I", "-m", "toolrest.agent.undo.dead_records", watched]
+    os.posix_spawn(sys.executable, argv, os.environ)
 
 
 def _sweep_later(records: str, host: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolrest.config.config import with_model
 from toolrest.config.project import covered
 
 if TYPE_CHECKING:
@@ -88,11 +89,12 @@ def narrowed(config: Config, role: Role) -> Config:
             disabled=(*tools.disabled, *role.disabled),
         ),
     }
-    if role.model is not None:
-        update["model"] = role.model
     if role.reasoning_effort is not None:
         update["model_reasoning_effort"] = role.reasoning_effort
-    return replace(config, value=settings.replace(**update))
+    config = replace(config, value=settings.replace(**update))
+    if role.model is None:
+        return config
+    return with_model(config, role.model, f"agents.roles.{role.name}.model")
 
 
 def _least(order: tuple[str, ...], parents: str, own: str | None) -> str:

@@ -33,6 +33,7 @@ from toolrest.policy.launch import (
     refuse_changed,
 )
 from toolrest.policy.modes import Row
+from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.shell.command_tool import CommandTool, Escalation
 
-PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
-_OWN = ("/dev/", "/proc/", *(f"{folder}/" for folder in PRIVATE))
-"""Folders that a confined command has for itself, whatever may be read."""
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 _MOST_ENTRIES = 10_000
 _WILD = re.compile(r"[*?\[]")
@@ -75,22 +73,23 @@ class CommandCall(ToolCall):
         self.args, self.ctx = args, ctx
         self.runner = ctx.session.runner()
         self.launch = self.planned = launch
-        self._judge(git_armed)
+        self._roots, self._git_armed = ctx.files.command_roots, git_armed
+        self._judge()
         super().__init__(tool, args, ctx, self._effects())
 
-    def _judge(self, git_armed: str) -> None:
+    def _judge(self) -> None:
         launch = self.launch
         program = launch.program
         self._planted: bool | None = None
         verdict = self.verdict = judge(
             launch.judged,
             cwd=launch.cwd,
-            writable_roots=(*self.ctx.files.writable_roots, *PRIVATE),
+            writable_roots=self._roots,
             known_shell=program is None or not program.writable,
             shell=launch.shell,
         )
-        if git_armed:
-            verdict.arm_git(git_armed)
+        if self._git_armed:
+            verdict.arm_git(self._git_armed)
         # Commands judged harmless by name count for more where a planted file may shadow them.
         if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
             _ = self.planted
@@ -144,13 +143,18 @@ class CommandCall(ToolCall):
     # Prepare
 
     async def prepare(self) -> None:
-        """Find the kind of sandbox, and read the login profile that sets the environment."""
+        """Find the kind of sandbox and whose /tmp it is; read the login profile's environment."""
         if self.planned.confined:
             await self.runner.enclosure.is_weak()
         # A profile is a program: outside the sandbox it is read only after the decision.
         if not self.planned.confined or self.planned.escalated:
             return
-        runner = self.runner
+        runner, own_tmp = self.runner, self.ctx.files.own_tmp
+        named = any(inside(path, tmp) for path in self.verdict.writes for tmp in own_tmp)
+        if named and not await runner.enclosure.has_own_tmp():
+            self._roots = tuple(root for root in self._roots if root not in own_tmp)
+            self._judge()
+            self.touch(self._effects())
         try:
             settled = await runner.settle(self.planned, outside=False)
         except SandboxBusy as error:
@@ -299,7 +303,11 @@ class CommandCall(ToolCall):
         from toolrest.policy.verdict.run_files import run_files  # only where something is asked
 
         launch = self.launch
-        self.asked_names = tuple(path for path, _ in protected_writes(self.verdict, self.ctx))
+        self.asked_names = unique(
+            spelling
+            for path, _ in protected_writes(self.verdict, self.ctx)
+            for spelling in (path, self.ctx.files.canonical(path))
+        )
         files = self.asked_files = run_files(self.verdict, launch)
         if launch.program is not None:
             files = ((launch.program.path, launch.program.stamp), *files)
@@ -331,7 +339,7 @@ class CommandCall(ToolCall):
             raise Changed("outside the sandbox PATH finds other programs than were judged")
         launch, folders = self.launch, self.verdict.git_folders
         if self.asked_names:
-            launch = replace(launch, approved_names=self.asked_names)
+            launch = replace(launch, approved=self.asked_names)
         more: dict[str, str] = {}
         if folders:
             from toolrest.tools.shell.git_settings import disarm
@@ -350,9 +358,10 @@ def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | No
     In a weak sandbox, as without one, a wildcard may name a hidden path.
     """
     files = ctx.files
+    own = ("/dev", "/proc", *files.own_tmp)
     for path in verdict.reads if files.read_roots is not None else ():
         rule = files.read_roots_rule(files.canonical(path))
-        if rule is not None and not path.startswith(_OWN):
+        if rule is not None and not any(inside(path, folder) for folder in own):
             return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
     held = confined and not ctx.session.runner().enclosure.weak
     found = () if held else (path for pattern in verdict.wild for path in _matching(pattern))

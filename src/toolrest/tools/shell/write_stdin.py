@@ -16,7 +16,7 @@ from toolrest.gate.tool.call import ToolCall, ToolQuestion
 from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.shell.command_call import PRIVATE, closed, unlocked
+from toolrest.tools.shell.command_call import closed, unlocked
 from toolrest.tools.shell.command_tool import way_out
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
 
@@ -146,8 +146,8 @@ class TypingCall(ToolCall):
         from toolrest.policy.verdict.command import judge
 
         ctx = self.ctx
-        roots = (*ctx.files.writable_roots, *PRIVATE)
-        return judge(self._line + as_typed(self.args.chars), cwd=ctx.cwd, writable_roots=roots)
+        text = self._line + as_typed(self.args.chars)
+        return judge(text, cwd=ctx.cwd, writable_roots=ctx.files.command_roots)
 
     def _danger(self) -> str | None:
         """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""

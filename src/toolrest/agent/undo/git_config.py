@@ -1,0 +1,70 @@
+"""Settings of git that name no program and no file: a change of these alone is let be.
+
+`git push -u` and `git remote add` write them while a command of ours may run. They are read line by
+line and only in their plainest form; every other line counts as one that may run something.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HEADER = re.compile(rb'[ \t]*\[(branch|remote|user)(?: "([A-Za-z0-9_][^"\\\n]*)")?\][ \t]*')
+_OTHER = re.compile(rb"[ \t]*\[.*")
+_LINE = re.compile(rb"[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(.*?)[ \t]*")
+_HOST = rb"[A-Za-z0-9][A-Za-z0-9.-]*"
+_WHO = rb"(?:[A-Za-z0-9_][\w.~%:+-]*@)?"
+_PATH = rb"[\w.~/@%+,=-]*"
+_PLAIN = {
+    b"branch.remote": rb"\.|[A-Za-z0-9_][\w.-]*",
+    b"branch.merge": rb"refs/[\w./+@-]+",
+    b"branch.rebase": rb"true|false|merges|interactive",
+    b"remote.url": rb"(?:https?|ssh|git)://%s%s(?::\d+)?(?:/%s)?|%s%s:(?!//)[\w~/]%s"
+    % (_WHO, _HOST, _PATH, _WHO, _HOST, _PATH),
+    b"remote.fetch": rb"\+?refs/[\w./*+@-]+:refs/[\w./*+@-]+",
+    b"user.name": rb'[^"\\#;\x00-\x1f]{1,200}',
+    b"user.email": rb'[^"\\#;\x00-\x1f]{1,200}',
+}
+"""The keys, each with the values that are ordinary: no option, no other transport, no path."""
+
+
+def merged(was: bytes, now: bytes) -> bytes | None:
+    """The config as it was, with the plain settings that it has now; None if it cannot be split.
+
+    Equal to `now` in meaning where nothing but plain settings changed: see `same_but_plain`.
+    """
+    if b"\\\n" in was + now:
+        return None  # a line that goes on in the next one
+    kept, _ = _split(was)
+    _, plain = _split(now)
+    return b"".join(kept) + b"".join(header + b"\n" + line for header, line in plain)
+
+
+def same_but_plain(was: bytes, now: bytes) -> bool:
+    """Whether two configs differ in plain settings only."""
+    return b"\\\n" not in was + now and _split(was)[0] == _split(now)[0]
+
+
+def _split(text: bytes) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """The lines that stay, with their headers, and the plain ones, each with its header."""
+    kept: list[bytes] = []
+    plain: list[tuple[bytes, bytes]] = []
+    section, header, waiting = b"", b"", b""
+    for line in text.splitlines(keepends=True):
+        line = line.removesuffix(b"\n") + b"\n"
+        found = _HEADER.fullmatch(line[:-1])
+        if found is not None:
+            section, header, waiting = found[1], line[:-1], line
+        elif section and _is_plain(section, line[:-1]):
+            plain.append((header, line))
+        elif line.strip():
+            if _OTHER.fullmatch(line[:-1]):
+                section = waiting = b""
+            kept += [waiting, line] if waiting else [line]
+            waiting = b""
+    return kept, plain
+
+
+def _is_plain(section: bytes, line: bytes) -> bool:
+    found = _LINE.fullmatch(line)
+    values = _PLAIN.get(section + b"." + found[1].lower()) if found is not None else None
+    return found is not None and values is not None and bool(re.fullmatch(values, found[2]))
