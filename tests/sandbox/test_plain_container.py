@@ -167,9 +167,18 @@ def test_an_open_row_of_the_escape_matrix_is_put_back(tmp_path: Path, row: str) 
                 if path.exists()}  # fmt: skip
 
     before = protected()
-    call = ("call", "exec_command", json.dumps({"cmd": PUT_BACK[row]}))
     more = ("-C", str(work), "-s", "workspace-write", "-a", "never")
-    done = in_container(str(BESIDE / "toolrest"), *call, *more, landlock=True, cwd=work)
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        call = ("call", "exec_command", json.dumps({"cmd": line}))
+        return in_container(str(BESIDE / "toolrest"), *call, *more, landlock=True, cwd=work)
+
+    if "python3" not in PUT_BACK[row]:  # it names what it writes
+        refused = run(PUT_BACK[row])
+        assert "not locked in this weak sandbox" in refused.stdout, refused.stdout
+        assert protected() == before
+    code = f"import os, sys; sys.exit(os.system(bytes.fromhex('{PUT_BACK[row].encode().hex()}')))"
+    done = run(f'python3 -c "{code}"')
     assert "exited with code 0" in done.stdout, done.stdout + done.stderr
     assert "[toolrest] Put back: " in done.stdout
     assert protected() == before
