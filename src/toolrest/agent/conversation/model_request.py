@@ -26,6 +26,7 @@ from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ModelError,
     Notice,
@@ -238,6 +239,19 @@ class ModelRequestRun:
 
     def _call(self, item: JSONObject) -> None:
         """Record the call, then start it: after a crash in between it is not run twice."""
+        call = self._recorded_call(item)
+        refusal = self.budget.take_call()
+        if refusal is not None:
+            call.refusal = refusal
+            return
+        for found in calls_in([call.item]):
+            call.running = self.turn.start(found)
+
+    def _cut(self, event: CutCall) -> None:
+        self._let_go()
+        self._recorded_call(event.item).refusal = event.reason
+
+    def _recorded_call(self, item: JSONObject) -> _Call:
         history = self.conversation.transcript
         call_id = history.unused_id(call_id_of(item))
         if item.get("call_id") != call_id:
@@ -246,12 +260,7 @@ class ModelRequestRun:
         call = _Call(item)
         self._calls.append(call)
         self.conversation.record(item)
-        refusal = self.budget.take_call()
-        if refusal is not None:
-            call.refusal = refusal
-            return
-        for found in calls_in([item]):
-            call.running = self.turn.start(found)
+        return call
 
     # The outputs
 
@@ -304,4 +313,5 @@ _HANDLERS: dict[type, Callable[[ModelRequestRun, Any], None]] = {
     Notice: ModelRequestRun._notice,
     Completed: ModelRequestRun._completed,
     ItemDone: ModelRequestRun._item,
+    CutCall: ModelRequestRun._cut,
 }

@@ -14,8 +14,11 @@ from toolrest.wire.apis.responses import count
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.repair_json import Arguments, repaired
 from toolrest.wire.model import (
+    FILTER_CUT,
+    LIMIT_CUT,
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ItemStarted,
     ModelError,
@@ -29,6 +32,7 @@ from toolrest.wire.provider import Profile
 from toolrest.wire.reply import Parser
 
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_CUTS: Final = {"length": LIMIT_CUT, "content_filter": FILTER_CUT}
 _THINK: Final = ("<think>", "</think>")
 
 
@@ -116,6 +120,7 @@ class ChatParser(Parser):
         yield from self._reasoning(delta)
         text = _content(delta.get("content"))
         if text:
+            self.goes_on()
             if not self._text:
                 yield ItemStarted("message")
             self._text.append(text)
@@ -124,6 +129,7 @@ class ChatParser(Parser):
         if calls is None and isinstance(delta.get("function_call"), dict):
             calls = [{"index": 0, "function": delta["function_call"]}]
         for slot, piece, is_new in self._calls.add(calls or []):
+            self.goes_on()
             if is_new:
                 yield ItemStarted("function_call", slot.call_id)
             yield ArgumentsDelta(slot.call_id, slot.name, piece)
@@ -161,6 +167,8 @@ class ChatParser(Parser):
     def _done(self) -> Iterator[ModelEvent]:
         if self._finish is None and not (self._text or self._thoughts or self._calls.slots):
             raise ModelError("stream", "the server's answer has no message in it")
+        if self._finish == "error":
+            raise ModelError("stream", "the server stopped with an error")
         yield from self._flush()
         self.completed = Completed(self._id, self._usage)
 
@@ -207,18 +215,21 @@ class ChatParser(Parser):
         if text:
             content = [{"type": "output_text", "text": text}]
             yield ItemDone({"type": "message", "role": "assistant", "content": content})
+        cut = _CUTS.get(self._finish or "")
         for item in calls:
-            yield ItemDone(item)
+            yield ItemDone(item) if cut is None else CutCall(item, cut)
         self._check_finish()
 
     def _calls_and(self, text: str) -> tuple[str, list[JSONObject]]:
         """The calls, and the text without those that were in it."""
-        cut = self._finish == "length"
-        if self._calls.slots or cut or not self._profile.text_calls:
-            named = list(self._calls.named())
-            if cut:
-                named = [(slot, own) for slot, own in named if is_object(slot.arguments)]
-            return text, [item for slot, own in named for item in self._items(slot, own)]
+        if self._finish in _CUTS:
+            return text, [
+                _call_item(slot.name, own, slot.arguments) for slot, own in self._calls.named()
+            ]
+        if self._calls.slots or not self._profile.text_calls:
+            return text, [
+                item for slot, own in self._calls.named() for item in self._items(slot, own)
+            ]
         found = text_calls(text, self._schemas)
         self._calls.slots = [Slot(None, "", call.name, [call.arguments]) for call in found.calls]
         named = list(self._calls.named())
@@ -243,11 +254,9 @@ class ChatParser(Parser):
         if self._finish == "content_filter":
             message = "the server's content filter stopped the answer"
             raise ModelError("policy", message, usage=self._usage)
-        if self._finish == "error":
-            raise ModelError("stream", "the server stopped with an error")
 
 
-def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...]) -> JSONObject:
+def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...] = ()) -> JSONObject:
     item: JSONObject = {
         "type": "function_call",
         "name": name,

@@ -14,8 +14,11 @@ from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import is_call
 from toolrest.wire.items.parts import leading_texts, without_images
 from toolrest.wire.model import (
+    FILTER_CUT,
+    LIMIT_CUT,
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ItemStarted,
     ModelError,
@@ -212,12 +215,15 @@ class ResponsesParser(Parser):
             yield from self._done(event.get("item"))
         elif kind in ("response.completed", "response.done"):
             yield from self._unseen(event.get("response"))
+            if _is_incomplete(event.get("response")):
+                raise _incomplete(event["response"])
             self._complete(event.get("response"), strict=kind == "response.completed")
         elif kind == "response.output_item.added":
             yield from self._started(event.get("item"))
         elif kind in ("response.failed", "error"):
             self._fail(event)
         elif kind == "response.incomplete":
+            yield from self._unseen(event.get("response"), cut=True)
             raise _incomplete(event.get("response"))
         elif isinstance(kind, str) and kind.startswith("response."):
             yield from self._delta(kind, event)
@@ -238,16 +244,19 @@ class ResponsesParser(Parser):
         self._failure = _failure(event)
         self.is_ending = True
 
-    def _unseen(self, response: Any) -> Iterator[ModelEvent]:
-        """The items of a whole response, from a server that sent none of them by itself."""
-        output = response.get("output") if isinstance(response, dict) else None
+    def _unseen(self, response: Any, *, cut: bool = False) -> Iterator[ModelEvent]:
+        """The items of a whole response, from a server that sent none of them by itself.
+
+        Calls that come only now are not made if it was `cut`.
+        """
         if self._failure is not None:
             return
-        if not self._has_items and isinstance(output, list):
-            for item in output:
-                yield from self._done(item)
-        if not isinstance(response, dict) or response.get("status") != "incomplete":
-            yield from (ItemDone(_received(item)) for item in self._unfinished)
+        reason = _cut_reason(response) if cut or _is_incomplete(response) else None
+        output = response.get("output") if isinstance(response, dict) else None
+        items = output if isinstance(output, list) and not self._has_items else []
+        for item in [*filter(_is_item, items), *self._unfinished]:
+            is_cut = reason is not None and is_call(item)
+            yield CutCall(_received(item), reason or "") if is_cut else ItemDone(_received(item))
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):
@@ -300,13 +309,17 @@ class ResponsesParser(Parser):
         if not isinstance(document.get("output"), list):
             raise error_in_stream(document, "responses")
         yield from self._unseen(document)
-        if status == "incomplete":
+        if _is_incomplete(document):
             raise _incomplete(document)
         self._complete(document, strict=False)
 
 
 def _is_item(value: Any) -> TypeGuard[JSONObject]:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def _is_incomplete(response: Any) -> bool:
+    return isinstance(response, dict) and response.get("status") == "incomplete"
 
 
 def _is_cut_call(item: JSONObject) -> bool:
@@ -352,9 +365,18 @@ def _failure(event: JSONObject) -> ModelError:
     return error_in_stream({"error": error}, "responses")
 
 
-def _incomplete(response: Any) -> ModelError:
+def _reason(response: Any) -> Any:
+    """The server's word for why a reply is incomplete."""
     details = response.get("incomplete_details") if isinstance(response, dict) else None
-    reason = details.get("reason") if isinstance(details, dict) else None
+    return details.get("reason") if isinstance(details, dict) else None
+
+
+def _cut_reason(response: Any) -> str:
+    return FILTER_CUT if _reason(response) == "content_filter" else LIMIT_CUT
+
+
+def _incomplete(response: Any) -> ModelError:
+    reason = _reason(response)
     usage = usage_of(response.get("usage")) if isinstance(response, dict) else None
     if reason == "content_filter":
         message = "the server's content filter stopped the answer"
