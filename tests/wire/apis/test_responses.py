@@ -252,7 +252,9 @@ async def test_an_item_of_an_odd_shape_is_kept(connect: Any, ask: Any, done: Any
     odd = {"type": "reasoning", "summary": "not a list", "new": [1]}
     async with ScriptedServer([[Raw(odd), Say("ok")]]) as server:
         events = await ask(connect(server, "responses"))
-    assert done(events)[0] == odd
+    item = done(events)[0]
+    assert item.pop("others")["message"] == {"new": odd.pop("new")}  # goes back to this server only
+    assert item == odd
     assert done(events)[1]["type"] == "message"
 
 

@@ -12,6 +12,7 @@ from toolrest.wire.apis.chat_calls import is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import OtherKeys
 from toolrest.wire.items.repair_json import repaired
 from toolrest.wire.model import (
     FILTER_CUT,
@@ -31,6 +32,7 @@ from toolrest.wire.reply import Parser
 
 _KINDS = {"text": "message", "tool_use": "function_call", "thinking": "reasoning"}
 _KINDS["redacted_thinking"] = "reasoning"
+_KEYS = frozenset({"type", "id", "name", "input", "text"})
 _CUTS = {
     "max_tokens": LIMIT_CUT,
     "model_context_window_exceeded": LIMIT_CUT,
@@ -55,7 +57,14 @@ class AnthropicParser(Parser):
     A call without whole arguments waits for the next block or the end: the reply may be cut there.
     """
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]], *, repairs: bool = True) -> None:
+    def __init__(
+        self,
+        schemas: Mapping[str, Mapping[str, Any]],
+        *,
+        repairs: bool = True,
+        place: str = "",
+    ) -> None:
+        self._others = OtherKeys(place)
         self._schemas = schemas
         self._repairs = repairs
         self._open: dict[int, _Block] = {}
@@ -141,7 +150,8 @@ class AnthropicParser(Parser):
         elif block.kind == "text":
             if block.text:
                 content = [{"type": "output_text", "text": block.text}]
-                yield ItemDone({"type": "message", "role": "assistant", "content": content})
+                item: JSONObject = {"type": "message", "role": "assistant", "content": content}
+                yield ItemDone(self._with_others(item, block))
         else:
             yield ItemDone(_reasoning(block))
 
@@ -163,8 +173,14 @@ class AnthropicParser(Parser):
             "arguments": made[0].text if len(made) == 1 else text,
             "call_id": str(block.head.get("id") or ""),
         }
-        notes = list(made[0].notes) if len(made) == 1 else []
-        return item | {"repaired": notes} if notes else item
+        if len(made) == 1 and made[0].notes:
+            item["repaired"] = list(made[0].notes)
+        return self._with_others(item, block)
+
+    def _with_others(self, item: JSONObject, block: _Block) -> JSONObject:
+        kept: JSONObject = {}
+        self._others.add(kept, block.head, _KEYS)
+        return self._others.on(item, block=kept)
 
     def _complete(self) -> Iterator[ModelEvent]:
         while self._open:  # some gateways do not say where a block ends

@@ -12,6 +12,8 @@ from toolrest.wire.apis.calls_in_text import text_calls
 from toolrest.wire.apis.chat_calls import CallAssembler, Slot, is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.items.others import OTHERS, OtherKeys, is_empty
+from toolrest.wire.items.pairing import printable_id
 from toolrest.wire.items.repair_json import Arguments, repaired
 from toolrest.wire.model import (
     FILTER_CUT,
@@ -31,7 +33,14 @@ from toolrest.wire.model import (
 from toolrest.wire.provider import Profile
 from toolrest.wire.reply import Parser
 
-_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_KNOWN: Final = frozenset(
+    {
+        *REASONING,
+        *("role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations"),
+        *("reasoning_details", "thinking_blocks"),
+    }
+)
 _CUTS: Final = {"length": LIMIT_CUT, "content_filter": FILTER_CUT}
 _THINK: Final = ("<think>", "</think>")
 
@@ -57,6 +66,7 @@ class ChatParser(Parser):
         *,
         limited: bool = False,
         endings: Endings | None = None,
+        place: str = "",
     ) -> None:
         self._profile = profile
         self._schemas = schemas
@@ -67,7 +77,8 @@ class ChatParser(Parser):
         self._field = ""
         self._details: list[Any] = []
         self._blocks: list[JSONObject] = []
-        self._calls = CallAssembler()
+        self._others = OtherKeys(place)
+        self._calls = CallAssembler(self._others)
         self._finish: str | None = None
         self._id = ""
         self._usage: Usage | None = None
@@ -107,17 +118,18 @@ class ChatParser(Parser):
 
     def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
         """Take the parts of a whole message that its deltas did not have."""
-        missing = dict(message)
+        missing = {key: message[key] for key in message if key not in self._others.message}
         if self._text:
             missing.pop("content", None)
         if self._thoughts:
-            missing = {key: missing[key] for key in missing if key not in _REASONING}
+            missing = {key: missing[key] for key in missing if key not in REASONING}
         if self._calls.slots:
             missing.pop("tool_calls", None)
         yield from self._delta(missing)
 
     def _delta(self, delta: JSONObject) -> Iterator[ModelEvent]:
         yield from self._reasoning(delta)
+        self._others.add(self._others.message, delta, _KNOWN)
         text = _content(delta.get("content"))
         if text:
             self.goes_on()
@@ -126,16 +138,17 @@ class ChatParser(Parser):
             self._text.append(text)
             yield TextDelta(text)
         calls = delta.get("tool_calls")
-        if calls is None and isinstance(delta.get("function_call"), dict):
+        if calls is None and not is_empty(delta.get("function_call")):
             calls = [{"index": 0, "function": delta["function_call"]}]
         for slot, piece, is_new in self._calls.add(calls or []):
             self.goes_on()
+            call_id = slot.call_id and printable_id(slot.call_id)
             if is_new:
-                yield ItemStarted("function_call", slot.call_id)
-            yield ArgumentsDelta(slot.call_id, slot.name, piece)
+                yield ItemStarted("function_call", call_id)
+            yield ArgumentsDelta(call_id, slot.name, piece)
 
     def _reasoning(self, delta: JSONObject) -> Iterator[ModelEvent]:
-        for name in _REASONING:
+        for name in REASONING:
             text = _thought(delta.get(name))
             if text:
                 if not self._thoughts:
@@ -212,9 +225,13 @@ class ChatParser(Parser):
         elif thought:
             yield ItemDone(_reasoning_item(thought, {"field": ""}))
         text, calls = self._calls_and(text)
+        message = self._others.message
         if text:
             content = [{"type": "output_text", "text": text}]
-            yield ItemDone({"type": "message", "role": "assistant", "content": content})
+            said = {"type": "message", "role": "assistant", "content": content}
+            yield ItemDone(self._others.on(said, message=message))
+        elif calls:
+            calls[0] = self._others.on(calls[0], **{**calls[0].get(OTHERS, {}), "message": message})
         cut = _CUTS.get(self._finish or "")
         for item in calls:
             yield ItemDone(item) if cut is None else CutCall(item, cut)
@@ -224,7 +241,8 @@ class ChatParser(Parser):
         """The calls, and the text without those that were in it."""
         if self._finish in _CUTS:
             return text, [
-                _call_item(slot.name, own, slot.arguments) for slot, own in self._calls.named()
+                self._made(slot, own, Arguments(slot.arguments))
+                for slot, own in self._calls.named()
             ]
         if self._calls.slots or not self._profile.text_calls:
             return text, [
@@ -235,7 +253,8 @@ class ChatParser(Parser):
         named = list(self._calls.named())
         pairs = zip(named, found.calls, strict=True)
         return found.text, [
-            _call_item(slot.name, own, call.arguments, call.notes) for (slot, own), call in pairs
+            self._made(slot, own, Arguments(call.arguments, call.notes))
+            for (slot, own), call in pairs
         ]
 
     def _items(self, slot: Slot, call_id: str) -> Iterator[JSONObject]:
@@ -243,8 +262,24 @@ class ChatParser(Parser):
         text = slot.arguments
         made = repaired(text, self._schemas.get(slot.name)) if self._profile.repair else []
         for number, arguments in enumerate(made or [Arguments(text or "{}")]):
-            own = call_id if number == 0 else f"{call_id}_{number + 1}"
-            yield _call_item(slot.name, own, arguments.text, arguments.notes)
+            if number == 0:
+                yield self._made(slot, call_id, arguments)
+            else:
+                yield self._made(Slot(None, "", slot.name), f"{call_id}_{number + 1}", arguments)
+
+    def _made(self, slot: Slot, call_id: str, arguments: Arguments) -> JSONObject:
+        """The call under a short id; its own goes back to the server, as its unknown keys do."""
+        short = printable_id(call_id)
+        item: JSONObject = {
+            "type": "function_call",
+            "name": slot.name,
+            "arguments": arguments.text,
+            "call_id": short,
+        }
+        if arguments.notes:
+            item["repaired"] = list(arguments.notes)
+        own = call_id if short != call_id else ""
+        return self._others.on(item, id=own, call=slot.others, function=slot.function_others)
 
     def _check_finish(self) -> None:
         if self._finish == "length":
@@ -254,16 +289,6 @@ class ChatParser(Parser):
         if self._finish == "content_filter":
             message = "the server's content filter stopped the answer"
             raise ModelError("policy", message, usage=self._usage)
-
-
-def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...] = ()) -> JSONObject:
-    item: JSONObject = {
-        "type": "function_call",
-        "name": name,
-        "arguments": arguments,
-        "call_id": call_id,
-    }
-    return item | {"repaired": list(notes)} if notes else item
 
 
 def _is_failure(event: JSONObject) -> bool:

@@ -11,6 +11,7 @@ from toolrest.wire.client import HttpModel, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import OTHERS, Origin, OtherKeys
 from toolrest.wire.items.pairing import is_call
 from toolrest.wire.items.parts import leading_texts, without_images
 from toolrest.wire.model import (
@@ -50,12 +51,26 @@ _KNOWN: Final = frozenset(
         "additional_tools",
     }
 )
-_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed"})
+_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed", OTHERS})
+_KEYS: Final = frozenset(
+    {
+        *("type", "id", "status", "role", "content", "phase", "call_id", "name", "namespace"),
+        *("arguments", "input", "output", "action", "summary", "encrypted_content", "end_turn"),
+        *("query", "queries", "results", "error", "path", "image_path", "image_data", "metadata"),
+        *("result", "revised_prompt", "execution", "tools"),
+    }
+)
+"""Keys of items that every server of this API knows."""
+_ANYWHERE: Final = Origin()
 _TURN_STATE: Final = "x-codex-turn-state"
 
 
 def input_items(
-    items: Sequence[JSONObject], *, images: bool = True, developer: bool = True
+    items: Sequence[JSONObject],
+    *,
+    images: bool = True,
+    developer: bool = True,
+    origin: Origin = _ANYWHERE,
 ) -> list[JSONObject]:
     """Items as this API takes them, without unknown ones and other wires' reasoning.
 
@@ -67,6 +82,8 @@ def input_items(
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
             continue
+        if OTHERS in item:
+            item = {**origin.part(item, "message"), **item}
         item = _without_ours(item)
         if not developer and item.get("role") in ("developer", "system"):
             item = {**item, "role": "user"}
@@ -117,7 +134,9 @@ class ResponsesModel(HttpModel):
     def encoder(self) -> EncodedHistory:
         """Items, almost as they are."""
         images, developer = self.sees, self.provider.profile.developer_role
-        return EncodedHistory(lambda items: input_items(items, images=images, developer=developer))
+        return EncodedHistory(
+            lambda items: input_items(items, images=images, developer=developer, origin=self.origin)
+        )
 
     @property
     def optional(self) -> Iterable[str]:
@@ -187,7 +206,7 @@ class ResponsesModel(HttpModel):
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""
-        return ResponsesParser()
+        return ResponsesParser(self.origin.place)
 
 
 def _text(request: ModelRequest, constrained: bool) -> JSONObject | None:
@@ -202,7 +221,9 @@ def _text(request: ModelRequest, constrained: bool) -> JSONObject | None:
 class ResponsesParser(Parser):
     """The parser of the stream; only whole items count, deltas are for display."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str | None = None) -> None:
+        """`place`: where the reply comes from; without one its items keep unknown keys."""
+        self._place = place
         self._calls: dict[str, tuple[str, str]] = {}
         self._unfinished: list[JSONObject] = []
         self._failure: ModelError | None = None
@@ -238,7 +259,7 @@ class ResponsesParser(Parser):
         if _is_cut_call(item):
             self._unfinished.append(item)
         else:
-            yield ItemDone(_received(item))
+            yield ItemDone(_received(item, self._place))
 
     def _fail(self, event: JSONObject) -> None:
         self._failure = _failure(event)
@@ -256,7 +277,11 @@ class ResponsesParser(Parser):
         items = output if isinstance(output, list) and not self._has_items else []
         for item in [*filter(_is_item, items), *self._unfinished]:
             is_cut = reason is not None and is_call(item)
-            yield CutCall(_received(item), reason or "") if is_cut else ItemDone(_received(item))
+            yield (
+                CutCall(_received(item, self._place), reason or "")
+                if is_cut
+                else ItemDone(_received(item, self._place))
+            )
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):
@@ -326,9 +351,14 @@ def _is_cut_call(item: JSONObject) -> bool:
     return item.get("status") == "incomplete" and is_call(item)
 
 
-def _received(item: JSONObject) -> JSONObject:
+def _received(item: JSONObject, place: str | None) -> JSONObject:
     """A server's item; the arguments of a function are text, as the API wants them back."""
     item = _without_ours(item)
+    if place is not None and not item.keys() <= _KEYS:
+        others = OtherKeys(place)
+        others.add(others.message, item, _KEYS)
+        known = {key: value for key, value in item.items() if key in _KEYS}
+        item = others.on(known, message=others.message)
     if item["type"] == "function_call" and not _string(given := item.get("arguments")).strip():
         return {**item, "arguments": "{}" if given is None or given == "" else dumps(given)}
     return item
