@@ -118,7 +118,14 @@ def test_no_other_server_gets_it(wire: ModelWire) -> None:
 def test_unknown_keys_of_a_message_its_calls_and_their_functions() -> None:
     function = {"name": "f", "arguments": '{"a"', "provider_specific_fields": {"sig": "ab"}}
     more = {"arguments": ":1}", "provider_specific_fields": {"sig": "cd", "n": 1}}
-    noted = {"note": "x", "list": [1], "refusal": None, "audio": None, "none": None, "no": {}}
+    noted: dict[str, Any] = {
+        "note": "x",
+        "list": [1],
+        "refusal": None,
+        "audio": None,
+        "none": None,
+        "no": {},
+    }
     here = model("here")
     items = items_of(
         chunk({"role": "assistant", **noted}),

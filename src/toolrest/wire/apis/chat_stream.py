@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolrest.items import JSONObject
 from toolrest.wire.apis.calls_in_text import text_calls
@@ -41,6 +41,7 @@ _KNOWN: Final = frozenset(
         *("reasoning_details", "thinking_blocks"),
     }
 )
+_JOINED: Final = frozenset({"text", "summary", "data"})
 _CUTS: Final = {"length": LIMIT_CUT, "content_filter": FILTER_CUT}
 _THINK: Final = ("<think>", "</think>")
 
@@ -54,6 +55,17 @@ class Endings(Struct):
 
     are_marked: bool = False
     unmarked: int = 0
+
+
+class _Part(Struct):
+    """One of OpenRouter's `reasoning_details`, in pieces."""
+
+    last: JSONObject = field(default_factory=dict)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> JSONObject:
+        return self.last | {key: "".join(pieces) for key, pieces in self.texts.items()}
 
 
 class ChatParser(Parser):
@@ -75,7 +87,7 @@ class ChatParser(Parser):
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._field = ""
-        self._details: list[Any] = []
+        self._details: dict[str, _Part] = {}
         self._blocks: list[JSONObject] = []
         self._others = OtherKeys(place)
         self._calls = CallAssembler(self._others)
@@ -158,12 +170,23 @@ class ChatParser(Parser):
                 yield ReasoningDelta(text, summary=False)
                 break
         details = delta.get("reasoning_details")
-        if isinstance(details, list):
-            self._details += [detail for detail in details if isinstance(detail, dict)]
+        for detail in details if isinstance(details, list) else []:
+            if isinstance(detail, dict):
+                self._detail(detail)
         blocks = delta.get("thinking_blocks")
         for block in blocks if isinstance(blocks, list) else []:
             if isinstance(block, dict):
                 self._sign(block)
+
+    def _detail(self, piece: JSONObject) -> None:
+        """Add a piece of OpenRouter's reasoning to its part; Claude's signature comes last."""
+        own = len(self._details) if piece.get("index") is None else ""
+        part = self._details.setdefault(f"{piece.get('type')} {piece.get('index')} {own}", _Part())
+        for key, value in piece.items():
+            if key in _JOINED and isinstance(value, str):
+                part.texts.setdefault(key, []).append(value)
+            if value is not None or key not in part.last:
+                part.last[key] = value
 
     def _sign(self, piece: JSONObject) -> None:
         """Add a piece of Anthropic's thinking, as LiteLLM sends it; its signature comes last."""
@@ -220,7 +243,8 @@ class ChatParser(Parser):
         """The items: reasoning, then text, then calls."""
         text, thought = _without_tags("".join(self._text))
         if self._thoughts or self._details or self._blocks:
-            origin = {"field": self._field, "details": self._details, "blocks": self._blocks}
+            details = [part.whole for part in self._details.values()]
+            origin = {"field": self._field, "details": details, "blocks": self._blocks}
             yield ItemDone(_reasoning_item("".join(self._thoughts), origin))
         elif thought:
             yield ItemDone(_reasoning_item(thought, {"field": ""}))
