@@ -33,6 +33,7 @@ from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_conte
 from toolrest.agent.history.tokens import usage_json
 from toolrest.errors import Fatal, Rejected, ToolrestError
 from toolrest.events import Event
+from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
@@ -434,6 +435,19 @@ class Conversation(Generic[Output]):
             tool_choice="auto" if may_call else "none",
             tokens=None if self.accounting.window is None else self.tokens,
         )
+
+    def offered_name(self, call: JSONObject) -> str | None:
+        """The name of the offered tool that a call means by one no API takes; None for others."""
+        name, space = call.get("name"), call.get("namespace")
+        if not isinstance(name, str) or is_legal(name):
+            return None
+        registry = self.rest.session.registry
+        before, _, bare = name.rpartition(".")
+        tool = registry.get(name, space if isinstance(space, str) else None)
+        tool = tool or (registry.get(bare, before) if before else None)
+        if tool is None or not (tool.offered and registry.offers(tool)):
+            return None
+        return registry.wire_name(tool)
 
     # Tokens
 

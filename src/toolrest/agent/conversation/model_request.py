@@ -23,6 +23,7 @@ from toolrest.errors import Fatal
 from toolrest.items import JSONObject
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.items.pairing import call_id_of, is_call
+from toolrest.wire.items.parts import WIRE_NAME
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -256,6 +257,8 @@ class ModelRequestRun:
         call_id = history.unused_id(call_id_of(item))
         if item.get("call_id") != call_id:
             item = {**item, "call_id": call_id}
+        if (name := self.conversation.offered_name(item)) is not None:
+            item = {**item, WIRE_NAME: name}
         self.result.follow_up = True
         call = _Call(item)
         self._calls.append(call)

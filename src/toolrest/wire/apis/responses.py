@@ -13,7 +13,7 @@ from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.others import OTHERS, Origin, OtherKeys
 from toolrest.wire.items.pairing import is_call
-from toolrest.wire.items.parts import leading_texts, without_images
+from toolrest.wire.items.parts import WIRE_NAME, leading_texts, sent_name, without_images
 from toolrest.wire.model import (
     FILTER_CUT,
     LIMIT_CUT,
@@ -51,7 +51,8 @@ _KNOWN: Final = frozenset(
         "additional_tools",
     }
 )
-_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed", OTHERS})
+_NAMED: Final = frozenset({"function_call", "custom_tool_call"})
+_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed", OTHERS, WIRE_NAME})
 _KEYS: Final = frozenset(
     {
         *("type", "id", "status", "role", "content", "phase", "call_id", "name", "namespace"),
@@ -84,6 +85,8 @@ def input_items(
             continue
         if OTHERS in item:
             item = {**origin.part(item, "message"), **item}
+        if kind in _NAMED and item.get("name") != (name := sent_name(item)):
+            item = {**item, "name": name}
         item = _without_ours(item)
         if not developer and item.get("role") in ("developer", "system"):
             item = {**item, "role": "user"}
