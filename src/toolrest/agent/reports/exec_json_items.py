@@ -296,10 +296,10 @@ def _state(status: Any) -> JSONObject:
 
 
 def _values(arguments: str) -> Any:
-    """The arguments of a call; the raw text of a freeform call stays text."""
+    """The arguments of a call; a freeform call's stay text, and so do those nested too deeply."""
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -20,6 +20,7 @@ from toolrest.cli.terminal.terminal import safe_for
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import read_named
+from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Usage
 
 EXIT_CODES = {
@@ -67,7 +68,7 @@ class ExecOutput:
         self._opened = False
 
     def _write(self, line: JSONObject) -> None:
-        self.put(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+        self.put(dumps(line))
 
     def put(self, text: str) -> None:
         """One line to stdout; a reader that went away is remembered."""
