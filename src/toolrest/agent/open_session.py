@@ -198,6 +198,8 @@ class Resumed(New):
         if self._held is not None:
             conversation.journal.resume(self._held, self._rollout.lines)
         conversation.transcript.never_again(self._rollout.call_ids)
+        if self._rollout.loss is not None:
+            conversation.warnings.append(self._rollout.loss)
         _note_differences(conversation, self._rollout)
 
     def close(self) -> None:

@@ -384,13 +384,14 @@ class Conversation(Generic[Output]):
         cwd = self.rest.cwd
         settings, model = self.rest.settings, self.model.name
         self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
-        for item in messages:
-            self._record_user_item(item)
+        self._record_messages(messages)
 
-    def _record_user_item(self, item: JSONObject) -> None:
-        self.record(item)
-        if item.get("role") == "user":
-            self.emit(UserMessage(message=own_text(item)))
+    def _record_messages(self, items: Sequence[JSONObject]) -> None:
+        for item in items:
+            self.record(item)
+        for item in items:
+            if item.get("role") == "user":
+                self.emit(UserMessage(message=own_text(item)))
 
     def close_open_calls(self) -> None:
         """Record an output for calls that a crash interrupted. None of them is run again."""
@@ -407,7 +408,7 @@ class Conversation(Generic[Output]):
     def take_pending(self) -> None:
         """Record the messages that were added to the running turn."""
         while self._added:
-            self._record_user_item(self._added.popleft())
+            self._record_messages([self._added.popleft()])
 
     def request(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -65,7 +64,6 @@ class ExecOutput:
         self.as_json = as_json
         self.broken = False
         self.thread = ThreadEvents(self._write)
-        self._opened = False
 
     def _write(self, line: JSONObject) -> None:
         self.put(dumps(line))
@@ -84,15 +82,12 @@ class ExecOutput:
 
     def open(self, thread_id: str) -> None:
         """The first line."""
-        self._opened = True
         if self.as_json:
             self.thread.thread_started(thread_id)
 
     def give_up(self, problem: object, reason: str, code: int) -> RunEnd:
         """The run ends without a turn's result."""
         if self.as_json:
-            if not self._opened:
-                self.open(str(uuid.uuid4()))
             self.thread.error(str(problem))
         click.echo(f"toolrest: {problem}", err=True)
         return RunEnd.failed(reason, code)
