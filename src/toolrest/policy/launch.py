@@ -115,15 +115,29 @@ class Executables:
         key = (name, segment.cwds)
         if key not in self._found:
             cwds = segment.cwds or (self._cwd,)
-            files = [find_executable(name, self._path, cwd, self._roots) for cwd in cwds]
+            files = [find_executable(name, self._seen(cwd), cwd, self._roots) for cwd in cwds]
             suspect = next((file for file in files if file is not None and file.writable), None)
             self._found[key] = suspect or files[0]
         return self._found[key]
+
+    def _seen(self, cwd: str) -> str:
+        """PATH as a shell in that folder looks through it: a relative entry is one of its own."""
+        if not self._path:
+            return ""
+        return os.pathsep.join(os.path.join(cwd, entry) for entry in self._path.split(os.pathsep))
 
     def path(self, segment: Segment) -> str:
         """The file's path, or nothing."""
         program = self.program(segment)
         return "" if program is None else program.path
+
+    def mark_planted(self, segments: Iterable[Segment]) -> None:
+        """Mark the commands whose name means a file that a tool can have written."""
+        for segment in segments:
+            program = self.program(segment)
+            segment.planted = (
+                program is not None and program.writable and "/" not in segment.argv[0]
+            )
 
     def is_writable(self, segments: Iterable[Segment]) -> bool:
         """Whether a tool may write the file of one of them."""

@@ -102,7 +102,8 @@ class Runner:
             finally:
                 await self._stops.release(confined)
 
-        return LoginShells(self._owner, confine, self.confinement.environment)
+        own_files = not outside and self.enclosure.has_own_files
+        return LoginShells(self._owner, confine, self.confinement.environment, own_files=own_files)
 
     # Where and how
 

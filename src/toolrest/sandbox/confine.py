@@ -35,6 +35,9 @@ from toolrest.sandbox.vm.options import VmOptions
 
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
+OWN_FILES: tuple[Backend, ...] = ("docker", "chroot", "vm")
+"""Kinds with programs of their own, and so with a PATH of their own."""
+
 REMEDY = (
     'If this is a container or a machine that may be harmed, sandbox_mode = "danger-full-access"'
     " (`-s danger-full-access`) runs commands without a sandbox of ours. Else install bubblewrap"

@@ -140,9 +140,10 @@ def _must_leave(segment: Segment, setting: Setting, roots: tuple[str, ...]) -> s
 def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
     """Whether an allow rule covers a command; a dangerous one only word by word.
 
-    It does not cover variables that are set for the command: they may make it another one.
+    It does not cover variables that are set for the command: they may make it another one. Nor
+    does the rule of a name mean a file of that name which a tool can have written.
     """
-    if segment.assigns:
+    if segment.assigns or segment.planted:
         return False
     if segment.kind <= CommandClass.RUNS:
         return True

@@ -180,6 +180,8 @@ class CommandCall(ToolCall):
             network=launch.network != "off",
             permissions="require_escalated" if launch.escalated else "use_default",
         )
+        if ctx.session.known.rules.by_program:
+            self._executables().mark_planted(self.verdict.segments)
         found = self._outcome(setting, prefix_rule=self.args.prefix_rule)
         required = found.requirement
         if required.answer == Answer.DENY:
@@ -221,7 +223,8 @@ class CommandCall(ToolCall):
 
     def _asked(self, found: Outcome, setting: Setting) -> Decision:
         """The question with what may be granted, or ALLOW where that was granted before."""
-        launch, ctx = self.launch, self.ctx
+        launch, ctx, files = self.launch, self.ctx, self._executables()
+        files.mark_planted(self.verdict.segments)
         required = found.requirement
         rows = [decided.row for decided in found.decided]
         leaves = launch.confined and found.leaves
@@ -251,7 +254,6 @@ class CommandCall(ToolCall):
         def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
             return memory.grants.covering(need, real(cwds)) is not None
 
-        files = self._executables()
         suspect = leaves and files.is_writable(self.verdict.segments)
         kept = not suspect and not (leaves and self.planted)
         shell = launch.argv[0] if isinstance(launch.judged, str) else ""
@@ -360,7 +362,11 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:
-    """The prefix that may become a rule: not of a command whose next word is one more file."""
+    """The prefix that may become a rule: not of a command whose next word is one more file, nor
+    where a name means a file that a tool can have written.
+    """
+    if any(decided.segment.planted for decided in found.decided):
+        return ()
     touching = {d.segment.argv for d in found.decided if d.segment.kind == CommandClass.TOUCHES}
     return () if any(argv[: len(prefix)] == prefix for argv in touching) else prefix
 
