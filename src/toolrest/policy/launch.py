@@ -56,7 +56,8 @@ class Launch(Struct, frozen=True):
     `argv` is the argument vector as people are shown it. `judged` is what the policy reads: the
     command line where `argv[0]` is a shell that the system knows, else `argv`. `escalated` says
     that the call asks to leave the sandbox. `start` is the vector that is executed: `argv`, but
-    without the option for a login profile where `env` already is what that profile makes of it.
+    without the option for a login profile where `env` already is what that profile makes of it;
+    `login` says that the start reads one.
     `withheld` are names of variables that it does not get, `forced` those that no profile changes.
     """
 

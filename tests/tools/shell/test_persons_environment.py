@@ -98,6 +98,7 @@ MODES = [
     ("workspace-write", None),
     ("read-only", None),
     ("workspace-write", "landlock"),
+    ("danger-full-access", None),
 ]
 
 

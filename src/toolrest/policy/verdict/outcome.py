@@ -87,10 +87,12 @@ def _decide(
         if covering is not None and segment.depth <= covering.segment.depth:
             covering = None
         found = _one(segment, rules, setting, roots, covering)
+        # Outside, a grant is for one program: what that runs in turn needs its own.
+        alone = found.row in LEAVING
         if granted is not None and _liftable(found) and granted(segment):
             found = found._replace(decision=Answer.ALLOW, row="grant")
-        covers = found.row in ("rule", "grant") and found.decision == Answer.ALLOW
-        if covering is None and covers:
+        covers = found.row == "rule" or (found.row == "grant" and not alone)
+        if covering is None and covers and found.decision == Answer.ALLOW:
             covering = found
         decided.append(found)
     return decided

@@ -157,9 +157,15 @@ class LoginShells:
         fixed = {name: env[name] for name in forced if name in env}
         found = await self._captured_for(shell, env, cwd, fixed)
         if found.variables is None:
-            line = _restoring(found, env) + line
-            return LoginStart(shell.argv(line, login=True), dict(env), found.path)
+            return _unread(shell, line, env, found)
         return LoginStart(shell.argv(line, login=False), found.variables | fixed, found.path)
+
+    def unread(self, shell: Shell, line: str, env: Mapping[str, str]) -> LoginStart:
+        """The start of a line whose profile only the start itself reads: what it sets is unknown.
+
+        PATH as it was comes first all the same.
+        """
+        return _unread(shell, line, env, _Captured((), None, None, frozenset({"PATH"})))
 
     async def _captured_for(
         self, shell: Shell, env: Mapping[str, str], cwd: str, fixed: dict[str, str]
@@ -284,15 +290,16 @@ def _joined(env: Mapping[str, str], found: Mapping[str, str]) -> str:
     return os.pathsep.join([*first, *(n for n in dict.fromkeys(then) if n not in first)])
 
 
-def _restoring(found: _Captured, env: Mapping[str, str]) -> str:
-    """The beginning of a login shell's line that sets what its profile has changed."""
+def _unread(shell: Shell, line: str, env: Mapping[str, str], found: _Captured) -> LoginStart:
+    """A login shell whose line begins by setting what its profile has changed."""
     values = {name: shlex.quote(env[name]) for name in sorted(found.restored) if name in env}
     if "PATH" in values and found.path is not None:
         values["PATH"] = shlex.quote(found.path)
     elif "PATH" in values:
         values["PATH"] += "${PATH:+:$PATH}"
     words = " ".join(f"{name}={value}" for name, value in values.items())
-    return f"export {words}; " if words else ""
+    line = f"export {words}; {line}" if words else line
+    return LoginStart(shell.argv(line, login=True), dict(env), found.path)
 
 
 def _without(variables: dict[str, str], aside: Collection[str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """`CommandCall`: one command, with its launch record, the judgement of its line and the decision.
 
 The order of a command's life is that of the methods: it is planned and judged when it is begun,
-`prepare` reads the login profile, `decide` and `question` read what is known then, and `run` starts
-just that or raises Changed.
+`prepare` reads the login profile, in the sandbox even for a command that asks to leave it; `decide`
+and `question` read what is known then, and `run` starts just that or raises Changed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
+from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
@@ -60,6 +61,8 @@ class CommandCall(ToolCall):
     """The judgement of each part of the line."""
     asked_files: RunFiles = ()
     """The files that an approval is tied to besides the program: scripts of the line."""
+    programs: Programs | None = None
+    """The programs of the line as they were judged and shown, where it may leave the sandbox."""
 
     # Begin
 
@@ -123,7 +126,10 @@ class CommandCall(ToolCall):
     def again(self, changed: Changed) -> ToolCall:
         """The command, judged anew; git counts as armed where its settings name programs."""
         git_armed = str(changed) if isinstance(changed, GitArmed) else ""
-        return self.tool.begin(self.args, self.ctx, git_armed)
+        call = self.tool.begin(self.args, self.ctx, git_armed)
+        if isinstance(call, CommandCall) and not self.planned.confined:
+            call.take(self.launch)  # its profile was read after the decision
+        return call
 
     def known_writes(self) -> tuple[str, ...]:
         """The paths that the command line names as written."""
@@ -140,25 +146,35 @@ class CommandCall(ToolCall):
 
     async def prepare(self) -> None:
         """Read the login profile, which sets the environment; find out whose /tmp it is."""
-        # A profile is a program: outside the sandbox it is read only after the decision.
-        if not self.planned.confined or self.planned.escalated:
+        # A profile is a program: outside the sandbox it is read only after the decision, and for a
+        # call that is refused not at all.
+        planned = self.planned
+        if not planned.confined or (planned.escalated and self._is_refused()):
             return
         runner, own_tmp = self.runner, self.ctx.files.own_tmp
         named = any(inside(path, tmp) for path in self.verdict.writes for tmp in own_tmp)
-        if named and not await runner.enclosure.has_own_tmp():
+        if named and not planned.escalated and not await runner.enclosure.has_own_tmp():
             self._roots = tuple(root for root in self._roots if root not in own_tmp)
             self._judge()
             self.touch(self._effects())
         try:
-            settled = await runner.settle(self.planned, outside=False)
+            settled = await runner.settle(planned, outside=False)
         except SandboxBusy as error:
             raise runner.enclosure.refusal(error) from error
         except SandboxUnavailable:
-            return  # the start says so, after the decision
-        if self._settle(settled):
+            if not planned.escalated:
+                return  # the start says so, after the decision
+            settled = runner.unsettled(planned)
+        if self.take(settled):
             self.touch(self._effects())
 
-    def _settle(self, settled: Launch) -> bool:
+    def _is_refused(self) -> bool:
+        """Whether the command cannot be approved, whatever its profile says."""
+        session = self.ctx.session
+        silent = session.approvals.silent is not None or session.mode.name == "read-only"
+        return silent or self.decide().verdict == Answer.DENY
+
+    def take(self, settled: Launch) -> bool:
         """Put a new environment into the launch record; True when its PATH finds other programs."""
         before, self.launch = self.launch, settled
         if settled.path == before.path:
@@ -199,6 +215,8 @@ class CommandCall(ToolCall):
                 and not self.planted
                 and not self._is_suspect
             )
+            if leaves:
+                self._record()
             return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
         return self._asked(found, setting)
 
@@ -216,6 +234,17 @@ class CommandCall(ToolCall):
         launch = self.launch
         return Executables(launch.path or "", self.ctx.workspace, launch.suspects)
 
+    def _record(self) -> Programs:
+        """Keep the programs of the line as they are found now: `run` starts no others outside."""
+        self.programs = self._found_now()
+        return self.programs
+
+    def _found_now(self) -> Programs:
+        launch = self.launch
+        if launch.login and launch.confined and launch is not self.planned:
+            launch = replace(launch, path=None)  # its start reads the profile once more
+        return programs_of(self.verdict, launch, self.ctx.workspace)
+
     @property
     def _is_suspect(self) -> bool:
         """Whether a tool can have written a program of the line: it may be another next time."""
@@ -227,17 +256,20 @@ class CommandCall(ToolCall):
         files.mark_planted(self.verdict.segments)
         required = found.requirement
         rows = [decided.row for decided in found.decided]
-        leaves = launch.confined and found.leaves
+        leaves = launch.confined and (found.leaves or setting.escalated)
         justified = self.args.justification if setting.escalated else None
         words = justified or required.reason or required.detail or "it asks to run"
         where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+        programs = self._record()
+        where += programs.words() if leaves else ""
+        unknown = leaves and bool(programs.unknown)
         question = Decision(
             Answer.ASK,
             f"command.{_row(found)}",
             words + where,
             leaves=leaves,
             what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
-            prefix=_lasting(found, required.amendment or ()),
+            prefix=() if unknown else _lasting(found, required.amendment or ()),
             keys=(),
         )
         memory = ctx.session.memory
@@ -255,13 +287,13 @@ class CommandCall(ToolCall):
             return memory.grants.covering(need, real(cwds)) is not None
 
         suspect = leaves and files.is_writable(self.verdict.segments)
-        kept = not suspect and not (leaves and self.planted)
+        kept = not suspect and not unknown and not (leaves and self.planted)
         shell = launch.argv[0] if isinstance(launch.judged, str) else ""
         how = RunsHow(leaves, files.path, shell)
         if kept and allowed(granted_by(stored, how)):
             return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
-        if suspect:
-            return question  # its content may be another one next time
+        if suspect or unknown:
+            return question  # it may be another one next time, or have another content
         keys = command_keys(found, how, workspace=ctx.workspace)
         # What is offered must be what lets the same line through next time, or it is not offered.
         offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
@@ -272,7 +304,9 @@ class CommandCall(ToolCall):
         launch = self.launch
         worst = self.verdict.worst
         grave = worst is not None and worst.kind >= CommandClass.DANGEROUS
-        if self.effects.critical is not None or grave or self._is_suspect or self.planted:
+        if self._record().unknown or self._is_suspect or self.planted:
+            return ()
+        if self.effects.critical is not None or grave:
             return ()
         program = "" if launch.program is None else launch.program.path
         root = self.ctx.files.canonical(launch.cwd)
@@ -286,8 +320,9 @@ class CommandCall(ToolCall):
 
         launch = self.launch
         files = self.asked_files = run_files(self.verdict, launch)
-        if launch.program is not None:
-            files = ((launch.program.path, launch.program.stamp), *files)
+        found = [file for _, file in self.programs.files] if self.programs is not None else []
+        started = (file for file in (launch.program, *found) if file is not None)
+        files = (*dict.fromkeys((file.path, file.stamp) for file in started), *files)
         purpose = getattr(self.args, "description", None) or ""
         return ToolQuestion(
             launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed, files=files
@@ -312,9 +347,13 @@ class CommandCall(ToolCall):
         cwd = runner.workdir(self.args.workdir)
         # The person may have switched the sandbox off since it was planned.
         outside = ctx.outside or not (self.planned.confined and runner.is_confined)
-        if outside and self._settle(await runner.settle(self.planned, outside=True)):
-            raise Changed("outside the sandbox PATH finds other programs than were judged")
+        if not self.planned.confined and self.take(await runner.settle(self.launch, outside=True)):
+            raise Changed("PATH finds other programs than were judged")
         launch, folders = self.launch, self.verdict.git_folders
+        if outside and self.programs is not None:
+            self.programs.refuse_others(self._found_now())
+        if outside and self.planned.confined:
+            launch = runner.without_profile(launch)
         more: dict[str, str] = {}
         if folders:
             from toolrest.tools.shell.git_settings import disarm
