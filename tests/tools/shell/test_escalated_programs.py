@@ -157,18 +157,24 @@ async def test_start_up_files_that_even_a_plain_shell_reads(desk: Desk) -> None:
             assert "ones pip" in (await desk.ask(rest, "pip", login=login)).text
 
 
-async def test_undo_of_the_profile_in_between(desk: Desk) -> None:
-    """The profile lies in the workspace: a turn changed it, and is undone before the start."""
+async def test_undo_of_the_profile_in_between(desk: Desk, toolrest_home: Path) -> None:
+    """A turn changed what the profile says; it is undone before the approved call is made."""
     desk.env["HOME"] = str(desk.workspace)
-    profile = desk.workspace / ".bash_profile"
-    profile.write_text(f"export PATH={desk.home}/one:$PATH\n")
-    taken_back = profile.read_text()
-    profile.write_text(f"export PATH={desk.home}/two:$PATH\n")
-    person = Person(meanwhile=lambda: profile.write_text(taken_back))
-    async with desk.session(person) as rest:
-        output = await desk.ask(rest, "pip")
-    assert f"({desk.home}/two/pip)" in person.offered[0]
-    assert "twos pip" in output.text
+    settings = desk.workspace / ".bash_profile"
+    settings.write_text(f"export PATH={desk.home}/one:$PATH\n")
+    change = f"echo 'export PATH={desk.home}/two:$PATH' > {settings.name}"
+    async with desk.session("defer", home=str(toolrest_home)) as rest:
+        assert not (await rest.call("exec_command", {"cmd": change})).failed
+        await desk.ask(rest, "pip")
+        (first,) = rest.pending
+        await rest.undo()
+        assert "one" in settings.read_text()
+        refused = await rest.resume(first, "approved")
+        (second,) = rest.pending
+        output = await rest.resume(second, "approved")
+    assert refused.failed
+    assert second.id != first.id
+    assert "ones pip outside=y" in output.text
 
 
 async def test_another_program_at_the_start_is_asked_about_with_both_paths(desk: Desk) -> None:
