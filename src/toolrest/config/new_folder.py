@@ -10,6 +10,7 @@ import os
 import pwd
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from toolrest.config.config import Config
@@ -36,6 +37,11 @@ class NewFolder(NamedTuple):
     """What it has of `BRINGS`, as paths."""
     refusal: str
     """Why an answer to a question cannot trust it; empty where one can."""
+
+    @property
+    def listed(self) -> str:
+        """The names of what it brings."""
+        return ", ".join(os.path.relpath(path, self.path) for path in self.brings)
 
     @property
     def way(self) -> str:
@@ -91,13 +97,9 @@ def _is_wide(folder: str) -> bool:
 def _homes(folder: str) -> set[str]:
     """The user's home folder, and that of the folder's owner."""
     found = set()
-    try:
+    with suppress(ConfigError):
         found.add(user_home(os.environ))
-    except ConfigError:
-        pass  # there is none
     for uid in (os.geteuid(), os.stat(folder).st_uid):
-        try:
+        with suppress(KeyError):  # a container's user may have no name
             found.add(pwd.getpwuid(uid).pw_dir)
-        except KeyError:
-            pass  # a container's user without a name
     return {os.path.realpath(home) for home in found if os.path.isabs(home)}

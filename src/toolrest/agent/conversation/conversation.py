@@ -131,6 +131,8 @@ class Conversation(Generic[Output]):
         self.takes_messages = False  # whether the model will read what is said to the turn
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
+        self.ends_after_calls = False
+        """Whether the turn ends once the calls of this reply have, without another request."""
         self._opened = False
         self._warm_up: WarmUp | None = None
 
@@ -234,6 +236,7 @@ class Conversation(Generic[Output]):
         denials = Denials()
         unsubscribe = self.rest.subscribe(denials)
         self._stopping = None
+        self.ends_after_calls = False
         self._task = asyncio.ensure_future(self._turn(loop, work))
         self.takes_messages = True
         cancelled = False

@@ -109,6 +109,8 @@ class Loop:
             self._check_failure()
             if conversation.held:
                 return TurnEnd("pending", "pending", text=self.text)
+            if conversation.ends_after_calls:
+                return TurnEnd(text=self.text)
             goes_on = sampled.follow_up or conversation.has_pending or self._complained()
             if not (goes_on or await self._hook_wants_more() or conversation.has_pending):
                 return TurnEnd(text=self.text)

@@ -53,10 +53,10 @@ class ThreadEvents:
 
     # The frame
 
-    def thread_started(self, thread_id: str) -> None:
+    def thread_started(self, thread_id: str, *, untrusted_folder: bool = False) -> None:
         """Prepare the first line: it and all others wait until the journal has the prompt."""
         line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}
-        self._first = line
+        self._first = line | {"untrusted_folder": untrusted_folder}
 
     def error(self, message: str) -> None:
         """Write an error that belongs to no item; before the first line, in its place."""
@@ -79,11 +79,18 @@ class ThreadEvents:
             self._put(line)
 
     def result(
-        self, status: str, reason: str, exit_code: int, usage: JSONObject, denials: list[JSONObject]
+        self,
+        status: str,
+        reason: str,
+        exit_code: int,
+        usage: JSONObject,
+        denials: list[JSONObject],
+        denied_untrusted: int = 0,
     ) -> None:
         """Write the last line, exactly one, however the run ended."""
         line: JSONObject = {"type": "result", "status": status, "reason": reason, "usage": usage}
-        self._write(line | {"denials": denials, "exit_code": exit_code})
+        line |= {"denials": denials, "denied_untrusted": denied_untrusted}
+        self._write(line | {"exit_code": exit_code})
 
     # Events
 

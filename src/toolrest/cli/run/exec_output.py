@@ -43,6 +43,8 @@ class RunEnd(Struct):
     exit_code: int
     usage: JSONObject
     denials: list[JSONObject]
+    denied_untrusted: int = 0
+    """How many calls were denied because the folder is not trusted."""
 
     @classmethod
     def of(cls, result: TurnResult) -> RunEnd:
@@ -80,10 +82,10 @@ class ExecOutput:
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def open(self, thread_id: str) -> None:
+    def open(self, thread_id: str, *, untrusted_folder: bool = False) -> None:
         """The first line."""
         if self.as_json:
-            self.thread.thread_started(thread_id)
+            self.thread.thread_started(thread_id, untrusted_folder=untrusted_folder)
 
     def give_up(self, problem: object, reason: str, code: int) -> RunEnd:
         """The run ends without a turn's result."""
@@ -96,7 +98,12 @@ class ExecOutput:
         """The last line."""
         if self.as_json:
             self.thread.result(
-                outcome.status, outcome.reason, outcome.exit_code, outcome.usage, outcome.denials
+                outcome.status,
+                outcome.reason,
+                outcome.exit_code,
+                outcome.usage,
+                outcome.denials,
+                outcome.denied_untrusted,
             )
 
 

@@ -22,6 +22,7 @@ from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import SANDBOX_MODES
 from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, RunEnd, read_form
+from toolrest.cli.run.untrusted import HEADER, UntrustedDenials
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
@@ -89,9 +90,12 @@ class Task(Struct):
             "max_tool_calls": self.max_tool_calls,
             "max_tokens": self.max_tokens,
         }
-        if self.goes_on and self.choices.sandbox is None:
-            flags["sandbox_mode"] = self._recorded_sandbox()
         config = self.choices.load(flags)
+        if self.goes_on and self.choices.sandbox is None:
+            recorded = self._recorded_sandbox()
+            if recorded not in (None, config.value.sandbox_mode):
+                flags["sandbox_mode"] = recorded
+                config = self.choices.load(flags)
         if not self.add_dirs:
             return config
         roots = config.value.sandbox_workspace_write.writable_roots
@@ -154,6 +158,7 @@ class _Run:
         self._stops: set[asyncio.Task[None]] = set()
         self._roots: tuple[str, ...] = ()
         self._printer = PlainPrinter()
+        self._untrusted: UntrustedDenials | None = None
 
     async def run(self) -> RunEnd:
         """Open, work, close; a signal ends it at any point."""
@@ -197,7 +202,7 @@ class _Run:
         self._printer = PlainPrinter(workspace=config.workspace or "")
         conversation = self._conversation = self._open(config)
         settled()
-        self.out.open(conversation.id)
+        self.out.open(conversation.id, untrusted_folder=config.untrusted_folder)
         with ExitStack() as stack:
             self._listen(conversation, stack)
             async with conversation:
@@ -286,6 +291,9 @@ class _Run:
 
     def _listen(self, conversation: Conversation, stack: ExitStack) -> None:
         rest = conversation.rest
+        if rest.config.untrusted_folder:
+            self._untrusted = UntrustedDenials(conversation.opening.files)
+            stack.callback(rest.subscribe(self._untrusted))
         if self.out.as_json:
             stack.callback(rest.subscribe(self.out.thread))
             stack.callback(rest.subscribe(lambda event: self._watch_reader(conversation, event)))
@@ -295,6 +303,8 @@ class _Run:
                 f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
                 f"{rest.config.workspace}, session {conversation.id}"
             )
+            if self._untrusted is not None:
+                self._printer.say(HEADER)
             stack.callback(rest.subscribe(self._printer))
         if self.task.verbose or os.environ.get("TOOLREST_LOG"):
             from toolrest.cli.terminal.event_log import log_events
@@ -321,6 +331,10 @@ class _Run:
             with _answer_file(self.task.answer):
                 data = (result.text or "").encode("utf-8", "replace")
                 write_named(self.task.answer, data, self._roots)
+        if self._untrusted is not None:
+            outcome.denied_untrusted = self._untrusted.count
+            if self._untrusted.sentence:
+                click.echo(f"toolrest: {self._untrusted.sentence}", err=True)
         return outcome
 
 

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 class ToolQuestion(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
-    `purpose` is what the model says the call is for; `changes` is the diff as events have it.
+    `purpose` is what the model says the call is for; `changes` is the diff as events have it;
+    `title` is the whole question in one sentence, with the reason for it.
     """
 
     command: tuple[str, ...] = ()
     cwd: str = ""
     diff: str = ""
     purpose: str = ""
+    title: str = ""
     changes: JSONObject = field(default_factory=dict)
     parsed: tuple[JSONObject, ...] = ()
     """The parsed parts of a command, as events have them."""
