@@ -191,8 +191,8 @@ def test_a_home_is_read_only_and_says_why(desk: Any, asks: Any, words: Any) -> N
     """And a folder that holds one which the person decided about on its own."""
     home = desk.workspace.parent
     with asks(*words, cwd=home) as screen:
-        screen.sees(f"{READY[words]}read-only", "~ is read-only: it is a home folder. To work in")
-        screen.sees("toolrest trust")
+        screen.sees(f"{READY[words]}read-only", "~ is read-only: it is a home folder.")
+        screen.sees("To work in it: toolrest trust")
         assert "Answer" not in screen.text
     above = home / "src"
     (above / "tea").mkdir(parents=True)

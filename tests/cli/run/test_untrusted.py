@@ -52,7 +52,7 @@ def test_it_says_so_first_and_counts_last(desk: Any, serve: Any) -> None:
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("policy", ["on-request", "never"])
 def test_what_the_sandbox_blocked_counts_too(desk: Any, serve: Any, policy: str) -> None:
-    serve([[command("python3 -c 'open(\"made\", \"w\")'")], [writes("cart.py")], "done"])
+    serve([[command('python3 -c \'open("made", "w")\'')], [writes("cart.py")], "done"])
     ran = desk.run("exec", "-a", policy, "go")
     lines = ran.err.splitlines()
     assert lines[1] == HEADER

@@ -107,7 +107,7 @@ async def _run_plain(
     choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
 ) -> int:
     # Only for this kind of chat.
-    from toolrest.cli.terminal.notices import refused_note
+    from toolrest.cli.terminal.notices import refused_notes
     from toolrest.cli.terminal.plain_chat import plain_chat
 
     rollout = None if resume is None else await _picked(choices, resume)
@@ -126,7 +126,7 @@ async def _run_plain(
             return _opened(config, approver, path)
 
     return await plain_chat(
-        open_, config.workspace or "", prompt, rollout=rollout, note=refused_note(config)
+        open_, config.workspace or "", prompt, rollout=rollout, notes=refused_notes(config)
     )
 
 
@@ -144,9 +144,9 @@ async def _run(
         config = choices.load(flags)
         if _missing(config) is not None:
             return None
-        from toolrest.cli.terminal.notices import refused_note
+        from toolrest.cli.terminal.notices import refused_notes
 
-        app.notes += filter(None, [refused_note(config)])
+        app.notes += refused_notes(config)
         first: list[Config] = [config]
 
         def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:

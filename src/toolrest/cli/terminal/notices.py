@@ -105,13 +105,16 @@ async def _numbered_answer(terminal: Terminal, prompt: str) -> int:
         terminal.say("  Type 1, 2 or 3.")
 
 
-def refused_note(config: Config) -> str:
+def refused_notes(config: Config) -> list[str]:
     """Why the session is read-only in a folder that is never asked about; empty elsewhere."""
     folder = new_folder(config) if config.untrusted_folder else None
     if folder is None or not folder.refusal:
-        return ""
+        return []
     name = shown(short_path(folder.path))
-    return f"{name} is read-only: {shown(folder.refusal)}. To work in it: {shown(folder.way)}"
+    return [
+        f"{name} is read-only: {shown(folder.refusal)}.",
+        f"To work in it: {shown(folder.way)}",
+    ]
 
 
 async def typed_answer(terminal: Terminal, prompt: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.chat.commands.names import COMMANDS
@@ -30,7 +30,7 @@ async def plain_chat(
     prompt: str | None = None,
     *,
     rollout: str | None = None,
-    note: str = "",
+    notes: Sequence[str] = (),
 ) -> int:
     """Talk until the person leaves with /quit or Ctrl-D; Ctrl-C interrupts a turn."""
     terminal = Terminal()
@@ -38,6 +38,7 @@ async def plain_chat(
     work_here = WorkHere(terminal.say)
     approver = TerminalApprover(terminal, printer.paused, work_here)
     help_ = "Write a message and press Enter. /help, /quit leaves, Ctrl-C interrupts."
+    first = [*notes, help_]
     goes_on = False
     while True:
         conversation = open_(approver, rollout)
@@ -46,9 +47,8 @@ async def plain_chat(
         settings = conversation.rest.settings
         facts = (conversation.model.name, settings.sandbox_mode, settings.approval_policy)
         terminal.say(", ".join(facts))
-        for line in filter(None, (note, help_)):
-            terminal.say(line)
-        note = help_ = ""
+        while first:
+            terminal.say(first.pop(0))
         if goes_on:
             prompt = STILL if settings.sandbox_mode == "read-only" else MESSAGE
             terminal.say(f"you: {prompt}")
