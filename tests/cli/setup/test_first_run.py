@@ -243,13 +243,13 @@ def test_a_folder_with_settings_is_asked_about_before_the_chat(
     (desk.workspace / "AGENTS.md").write_text("Be brief.\n")
     env = {"OPENAI_API_KEY": KEY}
     with Screen([TOOLREST], cwd=desk.workspace, size=(40, 120), env=env) as screen:
-        screen.sees("brings settings of its own", "Do you trust this folder?")
+        screen.sees("AGENTS.md here will count.", "Answer [1]:")
         screen.pastes("y")
         screen.types("\n")
         screen.sees("A paste does not answer this; type it.")
-        screen.until(lambda: screen.text.count("Do you trust this folder?") == 2, "asked again")
-        screen.types("\n")
-        screen.sees("toolrest · gpt-5.5 · read-only")
+        screen.until(lambda: screen.text.count("Answer [1]:") == 2, "asked again")
+        screen.types("3\n")
+        assert screen.ends() == 0
     assert trust_of(desk.workspace) is None, "no answer is none"
 
 
