@@ -140,13 +140,15 @@ async def _run(
     if resume is not None:
         rollout = await ended_by_signals(_picked(choices, resume))
 
+    notes: list[str] = []
+
     def prepare(questions: Questions) -> tuple[Open, str | None] | None:
         config = choices.load(flags)
         if _missing(config) is not None:
             return None
         from toolrest.cli.terminal.notices import refused_notes
 
-        app.notes += refused_notes(config)
+        notes[:] = refused_notes(config)
         first: list[Config] = [config]
 
         def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:
@@ -160,6 +162,7 @@ async def _run(
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         app.report = _report
+        app.notes = notes
         app.check = lambda changed: choices.load({**flags, **changed})
         take_back()
         code = await app.run()
