@@ -340,3 +340,32 @@ async def test_a_required_server_is_named_while_it_is_waited_for(
     (waits, failed) = [message for message in said if "required MCP server" in message]
     assert "waiting for the required MCP server slow (at most 0.5 s: startup_timeout_sec)" in waits
     assert "slow is not available: it did not get ready within 0.5 s" in failed
+
+
+@pytest.mark.parametrize("mode", ["modern", "modern-shape"])
+async def test_a_server_that_speaks_only_the_newest_protocol(
+    open_rest: Open, fake_server: Fake, tmp_path: Path, mode: str
+) -> None:
+    """Its requests carry what they have to, and its questions are answered within a call."""
+    row = fake_server(mode, str(tmp_path / "workspace" / "state"))
+    async with open_rest({"fs": row}, settings={"sandbox_mode": "workspace-write"}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/echo", {"text": "hi"})).text == "hi"
+        accepted = json.loads((await rest.call("fs/ask")).text)
+        assert accepted == [{"action": "accept", "content": {"ok": True}}, "st"]
+        roots = json.loads((await rest.call("fs/ask", {"text": "roots/list"})).text)
+        assert roots[0] == {"roots": [{"uri": f"file://{tmp_path / 'workspace'}"}]}
+        refused = await rest.call("fs/ask", {"text": "sampling/createMessage"})
+        assert "no model is available" in refused.text
+
+
+async def test_a_server_of_the_newest_protocol_says_that_its_tools_changed(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    row = fake_server("modern", str(tmp_path / "workspace" / "state"))
+    async with open_rest({"fs": row}, settings={"sandbox_mode": "workspace-write"}) as rest:
+        await rest.wait_for_mcp()
+        await rest.call("fs/grow")
+        assert rest.mcp is not None
+        while "grown" not in rest.mcp.status()[0].tools:
+            await asyncio.sleep(0.01)

@@ -273,10 +273,10 @@ class Connection:
                 wire = await stack.enter_async_context(open_wire(self.server, self._host))
                 wire.read.on_end = self._nudge.set
                 talk = await stack.enter_async_context(
-                    talk_over(wire, self.server, self._host, self._on_notice)
+                    talk_over(wire, self._host, self.server, self._on_notice)
                 )
-                await talk.hello()
-                self._take(await talk.tools(limit))
+                await talk.initialize(newer_first=wire.is_modern)
+                await self._take(talk)
         except TimeoutError:
             output = wire.last_output() if wire is not None else ""
             return f"it did not get ready within {limit:g} s (startup_timeout_sec){output}"
@@ -299,6 +299,14 @@ class Connection:
 
     async def _attend(self, talk: Talk, wire: Wire) -> str:
         """Wait until the connection is lost; list the tools again on the server's notification."""
+        watching = asyncio.ensure_future(talk.watch())
+        try:
+            return await self._lost_connection(talk, wire)
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def _lost_connection(self, talk: Talk, wire: Wire) -> str:
         while True:
             await self._nudge.wait()
             self._nudge.clear()
@@ -309,13 +317,16 @@ class Connection:
             if self._stale:
                 self._stale = False
                 try:
-                    self._take(await talk.tools(self.server.row.startup_timeout_sec))
+                    await self._take(talk)
                 except McpError as error:
                     self.reason = f"its tools could not be listed again: {error}"
                 self._notify()
 
-    def _take(self, raw: list[object]) -> None:
+    async def _take(self, talk: Talk) -> None:
+        raw = await talk.tools(self.server.row.startup_timeout_sec)
         good, bad = read_definitions(self.server.name, raw)
+        good = {name: d for name, d in good.items() if name not in talk.rejected}
+        bad |= talk.rejected
         self.definitions = {name: d for name, d in good.items() if self.server.offers(name)}
         self.rejected = {name: why for name, why in bad.items() if self.server.offers(name)}
         self.listed = True

@@ -56,6 +56,8 @@ class Site(ThreadingHTTPServer):
         self.packs = False
         self.answers: Callable[[Handler, dict[str, Any]], None] | None = None
         self.asked: list[str] = []
+        self.session = ""
+        self.sessions: list[str] = []
 
     def issue(self) -> dict[str, Any]:
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
@@ -163,7 +165,12 @@ class Handler(BaseHTTPRequestHandler):
         if site.answers is not None and message["method"] == "tools/call":
             site.answers(self, answer)
             return
-        self.reply(200, answer)
+        given = self.headers.get("Mcp-Session-Id", site.session)
+        if given != site.session:
+            self.reply(404, {"error": "no such session"})
+            return
+        site.sessions.append(given)
+        self.reply(200, answer, **({"Mcp_Session_Id": site.session} if site.session else {}))
 
 
 def _result(message: dict[str, Any]) -> dict[str, Any]:
@@ -355,6 +362,78 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(
         assert rest.mcp.status()[0].state == "ready"
         site.answers = None
         assert (await rest.call("web/hello")).text == "hello from afar"
+
+
+def refusing(status: int, body: Any = None, **headers: str) -> Any:
+    return lambda handler, _answer: handler.reply(status, body, **headers)
+
+
+_SCOPED = 'Bearer error="insufficient_scope", scope="files:read files:write"'
+_RPC = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32001, "message": "Unauthorized"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (refusing(401), "HTTP 401 Unauthorized; log in with: toolrest mcp login web"),
+        (refusing(401, _RPC), "HTTP 401: Unauthorized; log in with: toolrest mcp login web"),
+        (
+            refusing(403, {"error": "forbidden"}, WWW_Authenticate=_SCOPED),
+            "HTTP 403: forbidden; it wants the scope files:read files:write; "
+            "run: toolrest mcp login web --scopes files:read,files:write",
+        ),
+        (
+            refusing(429, {"error": {"message": "slow down"}}, Retry_After="7"),
+            "HTTP 429: slow down; try again in 7 s",
+        ),
+        (refusing(500, {"detail": "no disk left"}), "HTTP 500: no disk left"),
+        (refusing(503), "HTTP 503 Service Unavailable"),
+    ],
+)
+async def test_what_a_server_says_in_the_middle_of_a_session_is_passed_on(
+    open_rest: Open, site: Site, answers: Any, words: str
+) -> None:
+    site.guarded, site.answers = False, answers
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("web/hello")
+        assert output.text.endswith(f"tools/call failed: {words}")
+        site.answers = None
+        assert (await rest.call("web/hello")).text == "hello from afar"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["", _SCOPED])
+async def test_a_login_that_ends_in_a_session_says_how_to_log_in_again(
+    open_rest: Open, site: Site, toolrest_home: Path, scope: str
+) -> None:
+    """The SDK ended the connection, and the words were those of a lost one."""
+    await log_in(site, toolrest_home)
+    settings = {"mcp.oauth_credentials_store": "file"}
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}, settings=settings) as rest:
+        await rest.wait_for_mcp()
+        if scope:
+            site.answers = refusing(403, WWW_Authenticate=scope)
+        else:
+            site.valid.clear()
+        output = await rest.call("web/hello")
+        assert rest.mcp is not None
+        assert rest.mcp.status()[0].state == "ready"
+    if scope:
+        assert "--scopes files:read,files:write" in output.text
+    else:
+        assert "log in again with: toolrest mcp login web" in output.text
+
+
+async def test_a_session_that_the_server_ended_is_opened_again(open_rest: Open, site: Site) -> None:
+    site.guarded, site.session = False, "one"
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("web/hello")).text == "hello from afar"
+        site.session = "two"
+        assert (await rest.call("web/hello")).failed
+        assert (await rest.call("web/hello")).text == "hello from afar"
+    assert {"one", "two"} <= set(site.sessions)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ class Wire(Protocol):
         """The stream of outgoing messages."""
         ...
 
+    @property
+    def is_modern(self) -> bool:
+        """Whether the server is known to speak 2026-07-28."""
+        ...
+
     async def ending(self) -> str:
         """The reason why the connection ended."""
         ...
