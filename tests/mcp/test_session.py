@@ -369,3 +369,44 @@ async def test_a_server_of_the_newest_protocol_says_that_its_tools_changed(
         assert rest.mcp is not None
         while "grown" not in rest.mcp.status()[0].tools:
             await asyncio.sleep(0.01)
+
+
+LOOSE: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "a list of items": ({"items": [{"type": "string"}, {"type": "number"}]}, ["a", 1], ["a", "b"]),
+    "draft 4's bound": ({"type": "number", "minimum": 3, "exclusiveMinimum": True}, 4, 3),
+    "required: null": ({"type": "object", "required": None}, {}, 7),
+    "description: null": ({"type": "string", "description": None}, "x", 7),
+    "a number in quotes": ({"type": "string", "minLength": "2"}, "xx", "x"),
+    "Python's end": ({"type": "string", "pattern": r"^\d+\Z"}, "12", "12x"),
+    "OpenAPI's null": ({"type": "string", "nullable": True}, None, 7),
+    "properties: null": ({"type": "object", "properties": None}, {"a": 1}, 7),
+    "a pattern of another language": ({"type": "string", "pattern": "(?P<a>x)(?P=a)"}, "x", 7),
+    "draft 3's any": ({"type": "any"}, [7], ...),
+    "an unknown dialect": ({"$schema": "https://example.com/own", "type": "string"}, "x", 7),
+    "a reference and null": ({"$ref": "#/$defs/n", "nullable": True}, None, "x"),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+async def test_older_and_loose_schemas_can_be_used(
+    open_rest: Open, fake_server: Fake, tmp_path: Path, name: str
+) -> None:
+    part, fits, fails = LOOSE[name]
+    schema: dict[str, Any] = {"properties": {"x": part}, "$defs": {"n": {"type": "number"}}}
+    if "$schema" in part:
+        schema["$schema"] = part.pop("$schema")
+    listed = [{"name": "echo", "inputSchema": {"type": "object", "required": ["x"], **schema}}]
+    listed.append({"name": "plain", "inputSchema": {"type": "object", "properties": None}})
+    state = tmp_path / "workspace" / "tools.json"
+    state.write_text(json.dumps(listed))
+    async with open_rest({"fs": fake_server("listed", str(state))}) as rest:
+        await rest.wait_for_mcp()
+        offered = {tool.name for tool in rest.tools if tool.mcp}
+        assert offered == {"mcp__fs__echo", "mcp__fs__plain"}
+        assert rest.specs("chat")
+        called = await rest.call("fs/echo", {"x": fits})
+        assert not called.failed, called.text
+        if fails is not ...:
+            refused = (await rest.call("fs/echo", {"x": fails})).failure
+            assert refused is not None
+            assert refused.kind == "input_invalid"

@@ -48,6 +48,9 @@ def tools() -> list[Any]:
     if MODE == "described" and STATE:
         with open(STATE) as file:
             listed[0].update(json.load(file))
+    if MODE == "listed":
+        with open(STATE) as file:
+            listed = json.load(file)
     if MODE == "many":
         listed = [tool(f"tool_{n:03}", description=f"Does thing {n}. " * 20) for n in range(500)]
     if os.path.exists(STATE + ".grown"):

@@ -59,7 +59,7 @@ def test_command(choices: Choices, name: str) -> None:
     click.echo(f"{name}: ready; {who}")
     for tool in sorted(connection.definitions.values(), key=lambda each: each.name):
         click.echo(f"\n{_safe(tool.name)}\n  {_safe(tool.description) or '(no description)'}")
-        for parameter in tool.input_schema.get("properties", {}):
+        for parameter in tool.input_schema.get("properties") or ():
             click.echo(f"    {_safe(str(parameter))}")
     for tool_name, why in connection.rejected.items():
         click.echo(f"toolrest: {_safe(tool_name)} is set aside: {_safe(why)}", err=True)

@@ -40,14 +40,15 @@ _TOO_LONG: Final = f"it is longer than {MAX_TEXT // 1024} KiB; make it smaller"
 _TOO_DEEP: Final = "it is nested too deeply; make it flatter"
 
 
-def normalise(schema: object, *, tool: str = "tool") -> JSONObject:
+def normalise(schema: object, *, tool: str = "tool", guesses: bool = True) -> JSONObject:
     """The normal form of a tool's parameters; `ToolDefinitionError` when there is none.
 
     Pure and deterministic: the input is never changed or shared, equal input gives equal bytes,
-    and a normal form is its own normal form.
+    and a normal form is its own normal form. With `guesses` a model reads the likely type where
+    a schema allows any: items that are not described are strings.
     """
     try:
-        normal = _ordered(_Normaliser(schema).top(), _Budget(MAX_NODES))
+        normal = _ordered(_Normaliser(schema, guesses=guesses).top(), _Budget(MAX_NODES))
         if len(json.dumps(normal, ensure_ascii=False)) > MAX_TEXT:
             raise _Unusable(_TOO_LONG)
     except _Unusable as problem:
@@ -103,8 +104,9 @@ class _Node(NamedTuple):
 
 
 class _Normaliser:
-    def __init__(self, root: object) -> None:
+    def __init__(self, root: object, *, guesses: bool = True) -> None:
         self.root = root
+        self.guesses = guesses
         self.budget = _Budget(_STEPS)
 
     def top(self) -> JSONObject:
@@ -201,7 +203,8 @@ class _Normaliser:
         return schema
 
     def _array(self, raw: JSONObject, at: _At, schema: JSONObject) -> None:
-        rest = raw.get("items", True if "prefixItems" in raw else {"type": "string"})
+        is_open = not self.guesses or "prefixItems" in raw
+        rest = raw.get("items", True if is_open else {"type": "string"})
         keyword = "prefixItems"
         if isinstance(rest, list | tuple):
             keyword, rest = "items", raw.get("additionalItems", True)

@@ -47,7 +47,7 @@ class McpTool(Tool):
         self.description = words or f"Tool from {server.name}: {definition.name}"
         self.offered = offered
         self.only_reads = server.row.trusted and definition.hint("readOnlyHint") is True
-        self._schema = RawSchema(_known_part(definition.input_schema), self.name)
+        self._schema = RawSchema(_known_part(definition.input_schema), self.name, loose=True)
         row = server.row
         # The pool enforces the server's own time limits; the gate's is a second limit.
         longest = max(row.tool_timeout_sec, row.tool_timeout_max_sec)
