@@ -324,12 +324,24 @@ class Connection:
 
     async def _take(self, talk: Talk) -> None:
         raw = await talk.tools(self.server.row.startup_timeout_sec)
-        good, bad = read_definitions(self.server.name, raw)
-        good = {name: d for name, d in good.items() if name not in talk.rejected}
-        bad |= talk.rejected
-        self.definitions = {name: d for name, d in good.items() if self.server.offers(name)}
-        self.rejected = {name: why for name, why in bad.items() if self.server.offers(name)}
+        # A large schema takes its time.
+        self.definitions, self.rejected = await asyncio.to_thread(self._read, raw, talk.rejected)
         self.listed = True
+
+    def _read(
+        self, raw: list[object], forbidden: Mapping[str, str]
+    ) -> tuple[dict[str, Definition], dict[str, str]]:
+        """The tools that can be used, and the reasons for those that cannot."""
+        good, bad = read_definitions(self.server.name, raw)
+        unusable = dict(forbidden)
+        for name, definition in good.items():
+            reason = self._host.check(self.server, definition) if self.server.offers(name) else None
+            if reason is not None:
+                unusable[name] = reason
+        return (
+            {n: d for n, d in good.items() if n not in unusable and self.server.offers(n)},
+            {n: why for n, why in {**bad, **unusable}.items() if self.server.offers(n)},
+        )
 
     def _on_notice(self, method: str) -> None:
         if method == "notifications/tools/list_changed":

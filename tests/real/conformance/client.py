@@ -25,6 +25,7 @@ from toolrest.mcp.servers import resolve
 
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
 GIVEN: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+_log = logging.getLogger("conformance")
 STEPS = 3
 """A call may turn out to need a login, or another scope."""
 
@@ -75,13 +76,13 @@ async def call_all(row: dict[str, Any], home: str) -> tuple[str, bool]:
         await rest.wait_for_mcp()
         assert rest.mcp is not None
         status = rest.mcp.status()[0]
-        print(status.line(), dict(status.rejected), file=sys.stderr)
+        _log.error("%s %s", status.line(), dict(status.rejected))
         if status.state != "ready":
             return status.reason, "mcp login" in status.reason
         for name, definition in list(rest.mcp.connections["web"].definitions.items()):
             for arguments in arguments_for(name, definition.input_schema):
                 output = await rest.call(f"web/{name}", arguments)
-                print(name, output.text[:300], file=sys.stderr)
+                _log.error("%s: %s", name, output.text[:300])
                 if output.failed and "mcp login" in output.text:
                     return output.text, True
         return "", False
@@ -109,7 +110,7 @@ async def main(url: str, home: str) -> int:
         try:
             await log_in(row, home, scopes)
         except McpError as error:
-            print(error, file=sys.stderr)
+            _log.error("%s", error)
             return 1
     return 1
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn
 
 from toolrest.errors import ToolDefinitionError
@@ -32,6 +33,7 @@ from toolrest.items import JSONObject
 MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 64
 MAX_TEXT: Final = 256 * 1024
+_LARGE: Final = 16 * 1024
 
 # Reading may take more steps than the result has nodes, so that a result can be read again.
 _STEPS: Final = 4 * MAX_NODES
@@ -47,6 +49,23 @@ def normalise(schema: object, *, tool: str = "tool", guesses: bool = True) -> JS
     and a normal form is its own normal form. With `guesses` a model reads the likely type where
     a schema allows any: items that are not described are strings.
     """
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if len(text) < _LARGE:
+        return _normalised(schema, tool, guesses=guesses)
+    normal: JSONObject = json.loads(_kept(text, tool, guesses))
+    return normal
+
+
+@lru_cache(maxsize=64)
+def _kept(text: str, tool: str, guesses: bool) -> str:
+    """The normal form of a large schema, which takes long: each session and wire asks for it."""
+    return json.dumps(_normalised(json.loads(text), tool, guesses=guesses))
+
+
+def _normalised(schema: object, tool: str, *, guesses: bool) -> JSONObject:
     try:
         normal = _ordered(_Normaliser(schema, guesses=guesses).top(), _Budget(MAX_NODES))
         if len(json.dumps(normal, ensure_ascii=False)) > MAX_TEXT:

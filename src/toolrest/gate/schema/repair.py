@@ -88,5 +88,7 @@ def _mend_limits(node: JSONObject) -> None:
 
 def _or_null(node: JSONObject) -> JSONObject:
     """A node of OpenAPI that may be null."""
-    notes: JSONObject = {key: node[key] for key in ("description", "title", "default") if key in node}
+    notes: JSONObject = {
+        key: node[key] for key in ("description", "title", "default") if key in node
+    }
     return {**notes, "anyOf": [node, {"type": "null"}]}

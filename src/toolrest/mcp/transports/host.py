@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
+    from toolrest.mcp.definitions import Definition
     from toolrest.mcp.servers import Server
     from toolrest.process.owner import Owner
     from toolrest.sandbox.confine import Confined
@@ -72,6 +73,8 @@ class Host(Struct):
     ask: Ask | None = None
     sample: Sample | None = None
     http_auth: Callable[[Server], Any] | None = None
+    check: Callable[[Server, Definition], str | None] = lambda _server, _definition: None
+    """Returns the reason why a tool cannot be used, or None; called in a thread."""
     client_version: str = "0"
     redact: Callable[[str], str] = str
     """Redacts secrets in a server's output before it becomes part of a reason."""

@@ -11,7 +11,7 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.output.mcp_result import output_of
-from toolrest.gate.schema.for_wire import clean_text
+from toolrest.gate.schema.for_wire import clean_text, for_wire
 from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.tool.call import ToolCall
 from toolrest.gate.tool.raw_schema import RawSchema
@@ -78,7 +78,7 @@ class McpTool(Tool):
     def validate(self) -> None:
         """Raise ToolDefinitionError when the schema cannot be offered or checked."""
         self._schema.check()
-        _ = self._schema.parameters
+        for_wire(self._schema.parameters, "responses", tool=self.name)
 
     def decode(self, raw: str | Mapping[str, Any]) -> Decoded:
         """The arguments, checked by the server's own schema."""
