@@ -73,6 +73,8 @@ class Connection:
         self.definitions: dict[str, Definition] = {}
         self.rejected: dict[str, str] = {}
         self.listed = False
+        self.offline = False
+        """Whether a sandbox holds the server off the network."""
         self.info: JSONObject = {}
         self.instructions: str | None = None
         self.capabilities: JSONObject = {}
@@ -289,7 +291,7 @@ class Connection:
         self._stale, self._lost = False, ""
         self.info, self.instructions = talk.server_info, talk.instructions
         self.capabilities = talk.capabilities
-        self._talk = talk
+        self._talk, self.offline = talk, wire.offline
         self._set("ready", "")
         return talk, wire
 

@@ -35,6 +35,11 @@ class Wire(Protocol):
         """Whether the server is known to speak 2026-07-28."""
         ...
 
+    @property
+    def offline(self) -> bool:
+        """Whether a sandbox holds the server off the network."""
+        ...
+
     async def ending(self) -> str:
         """The reason why the connection ended."""
         ...
@@ -98,7 +103,9 @@ def _stdio(server: Server, host: Host) -> AbstractAsyncContextManager[Wire]:
         owner = host.owner()
         await owner.prepare()  # a helper is there before anything is made in the workspace
         confined = await host.confine(server)
+        held = "network" in confined.controls and confined.controls["network"].level == "full"
         async with stdio_wire(owner, confined) as wire:
+            wire.offline = held and server.row.network is False
             yield wire
 
     return opened()

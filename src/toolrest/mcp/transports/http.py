@@ -55,6 +55,7 @@ class HttpWire:
     """The SDK's two streams; the reading end reports its end."""
 
     is_modern = False
+    offline = False
 
     def __init__(self, read: Any, write: Any) -> None:
         self.read = Tapped(read)

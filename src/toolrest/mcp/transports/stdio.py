@@ -174,6 +174,7 @@ class StdioWire:
     """Both streams of a running server, and the reason when they end."""
 
     is_modern = False
+    offline = False
 
     def __init__(self, child: Child, stdin: int) -> None:
         self.child = child

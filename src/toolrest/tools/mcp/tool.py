@@ -22,6 +22,7 @@ from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.mcp.pins import launch_record
 from toolrest.policy.effects import Effects
+from toolrest.policy.grants.key import GrantKey
 from toolrest.tools.mcp.events import reporting
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ class McpCall(ToolCall):
         server = self.tool.server
         own = server.row.tools.get(self.tool.definition.name)
         mode = own.approval_mode if own is not None else server.row.default_tools_approval_mode
-        if mode == "approve" and (own is not None or self.effects.critical is None):
-            return Decision(Answer.ALLOW, "mcp.approve")
+        if mode == "approve":
+            return Decision(Answer.ALLOW, "mcp.approve", by_name=own is not None)
         if mode != "prompt":
             return None
         reason = f"mcp_servers.{server.name} wants approval of its tools"
@@ -110,6 +111,16 @@ class McpCall(ToolCall):
             message = f'{reason}, and approval_policy = "{policy}" never asks'
             return Decision(Answer.DENY, "mcp.prompt", message)
         return Decision(Answer.ASK, "mcp.prompt", reason)
+
+    def reaches(self) -> tuple[str, ...]:
+        """The server, unless its sandbox holds it off the network."""
+        pool: Pool = self.ctx.session.pool()
+        connection = pool.connections.get(self.tool.server.name)
+        return () if connection is not None and connection.offline else super().reaches()
+
+    def reach_keys(self) -> tuple[GrantKey, ...]:
+        """The tool, as its server is started and describes it."""
+        return (GrantKey("reach", (self.tool.name, self.tool.pin)),)
 
     async def run(self) -> ToolOutput:
         """Call the server; an error of its own is an output, not an exception."""
