@@ -34,6 +34,7 @@ MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 64
 MAX_TEXT: Final = 256 * 1024
 _LARGE: Final = 16 * 1024
+_PLAIN: Final = ("object", "array", "string", "number", "boolean")
 
 # Reading may take more steps than the result has nodes, so that a result can be read again.
 _STEPS: Final = 4 * MAX_NODES
@@ -179,7 +180,7 @@ class _Normaliser:
         except BadReferenceError as problem:
             at.refuse(str(problem))
         if steps in at.active:
-            return _Node(cut(target, steps))
+            return _Node(cut(target, steps, guesses=self.guesses), nullable=not self.guesses)
         name = steps[-1] if steps else at.name
         return self.node(target, at._replace(active=(*at.active, steps), name=name))
 
@@ -195,7 +196,11 @@ class _Normaliser:
                 return _Node(None, True)
         if not types and raw.get("type") in ("null", ["null"]):
             return _Node(None, True)
-        types = types or hinted_type(raw, values)
+        if not types and (hinted := hinted_type(raw, values)):
+            # Without a type the limits of each type hold for its own values only.
+            types, nullable = (
+                (hinted, nullable) if self.guesses else (list(_PLAIN), nullable or not listed)
+            )
         if not types:
             return _Node(notes, nullable)
         types = [type_ for type_ in types if any(fits(v, type_) for v in values)] or types
@@ -222,7 +227,7 @@ class _Normaliser:
         return schema
 
     def _array(self, raw: JSONObject, at: _At, schema: JSONObject) -> None:
-        is_open = not self.guesses or "prefixItems" in raw
+        is_open = not self.guesses or "prefixItems" in raw or "enum" in schema
         rest = raw.get("items", True if is_open else {"type": "string"})
         keyword = "prefixItems"
         if isinstance(rest, list | tuple):
@@ -266,7 +271,7 @@ class _Normaliser:
     def _rest(self, raw: JSONObject, at: _At) -> bool | JSONObject | None:
         """`additionalProperties`; patterned properties, which it does not name, are allowed."""
         rest = raw.get("additionalProperties")
-        if rest is False and raw.get("patternProperties"):
+        if rest is not True and raw.get("patternProperties"):
             return None
         if rest is None or isinstance(rest, bool):
             return rest
