@@ -6,6 +6,7 @@ Everything is entered and left in that task, so nothing of one server can end an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -367,6 +368,12 @@ class Connection:
     def _notify(self) -> None:
         self._wakeup.notify()
         self._on_change(self)
+
+
+def silence_sdk() -> None:
+    """Keep the SDK's log about faulty servers from the terminal, where nobody else handles it."""
+    for name in ("mcp", "client"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def error_message(error: BaseException) -> str:

@@ -56,6 +56,10 @@ class Site(ThreadingHTTPServer):
         self.packs = False
         self.answers: Callable[[Handler, dict[str, Any]], None] | None = None
         self.asked: list[str] = []
+        self.more: dict[str, Any] = {}
+        """Of the login server's description."""
+        self.registers = True
+        self.clients: list[tuple[str, str | None, str | None]] = []
         self.session = ""
         self.sessions: list[str] = []
 
@@ -105,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
             ends["registration_endpoint"] = f"{site.base}/register"
             methods = {"code_challenge_methods_supported": ["S256"]}
             types_ = {"response_types_supported": ["code"]}
-            self.reply(200, {"issuer": site.base, **ends, **methods, **types_})
+            self.reply(200, {"issuer": site.base, **ends, **methods, **types_, **site.more})
         elif parts.path == "/authorize":
             asked = dict(parse_qsl(parts.query))
             code = secrets.token_hex(8)
@@ -120,7 +124,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path == "/register":
+        if self.path == "/register" and not self.server.registers:
+            self.reply(400, {"error": "invalid_redirect_uri"})
+        elif self.path == "/register":
             asked = json.loads(body)
             self.reply(201, {"client_id": "client-1", **asked})
         elif self.path == "/token":
@@ -139,6 +145,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, site.issue()) if known else self.reply(400, {"error": "invalid_grant"})
             return
         authorized = site.codes.pop(asked["code"], {})
+        basic, posted = self.headers.get("Authorization"), asked.get("client_secret")
+        site.clients.append((authorized["client_id"], basic, posted))
         digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         if authorized.get("code_challenge") == challenge:
@@ -213,7 +221,7 @@ async def browse(url: str) -> None:
         await client.get(page.headers["location"])
 
 
-async def log_in(site: Site, home: Path, **options: Any) -> FileStore:
+async def log_in(site: Site, home: Path, /, row: Any = None, **options: Any) -> FileStore:
     store = token_store(str(home), "file")
     assert isinstance(store, FileStore)
     opened: list[asyncio.Task[None]] = []
@@ -221,7 +229,7 @@ async def log_in(site: Site, home: Path, **options: Any) -> FileStore:
     async def show(url: str) -> None:
         opened.append(asyncio.ensure_future(browse(url)))
 
-    await login(server_of(site), store, show=show, **options)
+    await login(server_of(site, **(row or {})), store, show=show, **options)
     await asyncio.gather(*opened)
     return store
 
@@ -457,6 +465,48 @@ async def test_the_open_internet_does_not_lead_into_the_users_network(
             await leaving(request)
     else:
         await leaving(request)
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_registered_client_gives_its_secret(
+    site: Site, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setenv("WEB_SECRET", "very-secret")
+    site.registers, site.more = False, {"token_endpoint_auth_methods_supported": [method]}
+    row = {"oauth_client_id": "mine", "oauth_client_secret_env_var": "WEB_SECRET"}
+    store = await log_in(site, toolrest_home, row)
+    basic = "Basic " + base64.b64encode(b"mine:very-secret").decode()
+    by_post = method == "client_secret_post"
+    assert site.clients == [("mine", *((None, "very-secret") if by_post else (basic, None)))]
+    assert "very-secret" not in Path(store.path).read_text()
+    assert "very-secret" in server_of(site, **row).secrets().values()
+    monkeypatch.delenv("WEB_SECRET")
+    with pytest.raises(McpError, match="WEB_SECRET, which is not set"):
+        await log_in(site, toolrest_home, row)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_client_described_at_an_address(
+    site: Site, toolrest_home: Path, offered: bool
+) -> None:
+    """A login server that reads such descriptions gets the address; others register us."""
+    site.more = {"client_id_metadata_document_supported": offered}
+    document = "https://example.com/toolrest.json"
+    await log_in(site, toolrest_home, {"oauth_client_id": document})
+    assert [client for client, *_ in site.clients] == [document if offered else "client-1"]
+
+
+@pytest.mark.slow
+def test_a_login_that_fails_says_why_and_nothing_else(site: Site, toolrest_home: Path) -> None:
+    site.registers = False
+    (toolrest_home / "config.toml").write_text(f'[mcp_servers.web]\nurl = "{site.base}/mcp"\n')
+    command = [str(Path(sys.executable).parent / "toolrest"), "mcp", "login", "--no-browser", "web"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "the login failed" in line
+    assert "invalid_redirect_uri" in line
 
 
 @pytest.mark.slow

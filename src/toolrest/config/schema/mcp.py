@@ -41,6 +41,7 @@ class McpServer(Table):
     bearer_token_env_var: Text | None = None
     scopes: Texts = ()
     oauth_client_id: Text | None = None
+    oauth_client_secret_env_var: Text | None = None
     enabled: bool = True
     required: bool = False
     trusted: bool = False
