@@ -188,6 +188,20 @@ def test_wrong_usage(arguments: tuple[str, ...], words: str) -> None:
     assert words in done.output
 
 
+def test_add_checks_the_program_and_makes_the_server_active(run: Run, toolrest_home: Path) -> None:
+    config = toolrest_home / "config.toml"
+    config.write_text("active_mcp_servers = []\n")
+    gone = run("mcp", "add", "gone", "--", "no-such-program")
+    assert gone.exit_code == 0, gone.output
+    said = "gone cannot be started yet: its command `no-such-program` is not found on PATH"
+    assert said in gone.stderr
+    assert not run("mcp", "add", "fs", "--", sys.executable).stderr
+    assert tomllib.loads(config.read_text())["active_mcp_servers"] == ["gone", "fs"]
+    assert run("mcp", "get", "fs").exit_code == 0
+    assert run("mcp", "remove", "gone").exit_code == 0
+    assert tomllib.loads(config.read_text())["active_mcp_servers"] == ["fs"]
+
+
 def test_login_and_logout_of_a_program() -> None:
     runner = CliRunner()
     assert runner.invoke(app, ["mcp", "add", "fs", "--", "some-program"]).exit_code == 0
