@@ -23,7 +23,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from toolrest.mcp.connection import error_message, silence_sdk
-from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.errors import McpError, McpLoginNeeded
 from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.transports.http import PLAIN, guards
 
@@ -41,9 +41,10 @@ def stored_auth(server: Server, store: TokenStore) -> Any:
     if server.url is None or _has_header(server) or store.get(server.url) is None:
         return None
 
-    async def no_browser(_url: str = "") -> None:
-        raise McpUnavailable(
-            f"its login has ended; log in again with: toolrest mcp login {server.name}"
+    async def no_browser(url: str = "") -> None:
+        raise McpLoginNeeded(
+            f"its login has ended; log in again with: toolrest mcp login {server.name}",
+            parse_qs(urlsplit(url).query).get("scope", [""])[0],
         )
 
     return _provider(server, store, "http://127.0.0.1/callback", no_browser, no_browser)

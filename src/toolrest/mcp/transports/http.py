@@ -31,7 +31,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec.structs import replace
 
 from toolrest.items import JSONObject
-from toolrest.mcp.errors import McpUnavailable
+from toolrest.mcp.errors import McpLoginNeeded, McpUnavailable
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.urls import parse_url
 
@@ -200,20 +200,22 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; a login that ended is the refusal that made it necessary."""
+        scopes = ""
         try:
             answer = await super().send(request, **options)
         except (httpx2.HTTPError, httpx2.StreamError):
             raise
-        except Exception:
+        except Exception as error:
             if self._refused is None:
                 raise
             answer = self._refused
+            scopes = error.scopes if isinstance(error, McpLoginNeeded) else ""
         if answer.status_code < 400 or request.method != "POST":
             return answer
-        return await _in_own_words(self._server, answer)
+        return await _in_own_words(self._server, answer, scopes)
 
 
-async def _in_own_words(server: Server, answer: httpx2.Response) -> httpx2.Response:
+async def _in_own_words(server: Server, answer: httpx2.Response, scopes: str) -> httpx2.Response:
     """An answer that refuses a request, as a JSON-RPC error that says all that it said."""
     await answer.aread()
     error, status = _error_in(answer), answer.status_code
@@ -222,20 +224,23 @@ async def _in_own_words(server: Server, answer: httpx2.Response) -> httpx2.Respo
     elif (error or status in (404, 405)) and status not in _SAYS_MORE and status < 500:
         return answer
     else:
-        code, message = error.get("code", INTERNAL_ERROR), refusal(server, answer)
+        code, message = error.get("code", INTERNAL_ERROR), refusal(server, answer, scopes)
     made = {"jsonrpc": "2.0", "id": None, "error": {**error, "code": code, "message": message}}
     return httpx2.Response(answer.status_code, json=made, request=answer.request)
 
 
-def refusal(server: Server, answer: httpx2.Response) -> str:
-    """The words for an answer that refuses a request, and what the user can do about it."""
+def refusal(server: Server, answer: httpx2.Response, scopes: str = "") -> str:
+    """The words for an answer that refuses a request, and what the user can do about it.
+
+    `scopes` are those of a login that has what the server asks for beside what it has granted.
+    """
     status, headers = answer.status_code, answer.headers
     said = _said(answer)
     text = f"HTTP {status}" + (f": {said}" if said else f" {answer.reason_phrase}").rstrip()
     login = f"toolrest mcp login {server.name}"
     scope = _SCOPE.search(headers.get("www-authenticate", ""))
     if status == 403 and scope is not None:
-        wanted = ",".join(scope[1].split())
+        wanted = ",".join((scopes or scope[1]).split())
         return f"{text}; it wants the scope {scope[1]}; run: {login} --scopes {wanted}"
     if status in (401, 403) and "authorization" in {name.lower() for name in server.headers}:
         return f"{text}; {server.target} refused the Authorization that your settings give it"
