@@ -106,7 +106,8 @@ async def sample(_server: str, _params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def main(url: str, home: str) -> int:
-    row, scopes = row_for(url), ()
+    row = row_for(url)
+    scopes: tuple[str, ...] = ()
     for _ in range(STEPS):
         problem, wants_login = await call_all(row, home)
         if not wants_login:
