@@ -222,11 +222,16 @@ class Toolrest:
         """Let MCP servers ask for completions: `sampler` makes them once the user approves."""
         self.session.sampler.bind(sampler)
 
-    async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
-        """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""
+    async def wait_for_mcp(
+        self, *names: str, required: bool = False, unknown: bool = False
+    ) -> None:
+        """Wait until MCP servers are ready or have failed: these, all, or the `required` ones.
+
+        With `unknown` those, too, whose tools are not known from an earlier session.
+        """
         servers = self.session.servers
-        if servers is not None and required:
-            await servers.wait_first(everyone=False)
+        if servers is not None and (required or unknown):
+            await servers.wait_first(everyone=unknown)
         elif servers is not None:
             await servers.wait(names or None)
 

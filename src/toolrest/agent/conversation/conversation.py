@@ -283,9 +283,9 @@ class Conversation(Generic[Output]):
 
     async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
-        servers = self.rest.session.servers
-        if not self._opened and servers is not None:
-            await servers.wait_first(everyone=self._waits and self.rest.settings.mcp.wait)
+        if not self._opened:
+            unknown = self._waits and self.rest.settings.mcp.wait
+            await self.rest.wait_for_mcp(required=True, unknown=unknown)
         if not self._opened and self.hooks is not None:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]
