@@ -64,8 +64,9 @@ def server_variables(settings: Settings) -> tuple[str, ...]:
     """Names of the variables that hold MCP servers' tokens."""
     names: dict[str, None] = {}
     for row in settings.mcp_servers.values():
-        if row.bearer_token_env_var is not None:
-            names[row.bearer_token_env_var] = None
+        for name in (row.bearer_token_env_var, row.oauth_client_secret_env_var):
+            if name is not None:
+                names[name] = None
         names.update(dict.fromkeys(row.env_http_headers.values()))
     return tuple(names)
 

@@ -68,7 +68,8 @@ class Conversation(Generic[Output]):
     nothing is shared between them.
 
     With `raises`, a turn without an answer is an AgentError, as `agent.session()` has it; else
-    the result of the turn says so. `output` is the type of the answers.
+    the result of the turn says so. `output` is the type of the answers. With `waits`, the first
+    request waits for the MCP servers that are configured, unless `mcp.wait` is false.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Conversation(Generic[Output]):
         shares: Shared | None = None,
         output: OutputType[Output] | None = None,
         raises: bool = False,
+        waits: bool = True,
     ) -> None:
         self.rest = rest
         """The tools of the conversation."""
@@ -104,6 +106,7 @@ class Conversation(Generic[Output]):
         self._owns_model = owns_model
         self._output: OutputType[Output] = OutputType(str) if output is None else output
         self._raises = raises
+        self._waits = waits
         started_by = None if shares is None else shares.conversation
         above = None if started_by is None else started_by.value
         self.accounting: Accounting = Accounting(
@@ -284,7 +287,8 @@ class Conversation(Generic[Output]):
     async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
         if not self._opened:
-            await self.rest.wait_for_mcp(required=True)
+            unknown = self._waits and self.rest.settings.mcp.wait
+            await self.rest.wait_for_mcp(required=True, unknown=unknown)
         if not self._opened and self.hooks is not None:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]

@@ -35,7 +35,6 @@ from toolrest.wire.model import ModelError, Usage
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation, StopReason
     from toolrest.agent.history.rollout import Rollout
-    from toolrest.agent.rest import Toolrest
     from toolrest.cli.options import Choices
     from toolrest.cli.terminal.approve import TerminalApprover
     from toolrest.config import Config
@@ -48,7 +47,6 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 
 
 _CUT_OFF = "Your last message was cut off. Go on with it."
-_MCP_PATIENCE = 1.0
 """Seconds that the first request waits for servers whose tools are not known yet."""
 _WITH_TEXT = (0, 4, 6)
 """Exit codes with which the answer is printed all the same: a limit, a form that is not met."""
@@ -74,7 +72,7 @@ class Task(Struct):
     continues: bool = False
     ephemeral: bool = False
     verbose: bool = False
-    wait_mcp: bool = False
+    wait_mcp: bool | None = None
     no_ask: bool = False
 
     @property
@@ -89,6 +87,7 @@ class Task(Struct):
             "max_turns": self.max_turns,
             "max_tool_calls": self.max_tool_calls,
             "max_tokens": self.max_tokens,
+            "mcp.wait": self.wait_mcp,
         }
         config = self.choices.load(flags)
         if self.goes_on and self.choices.sandbox is None:
@@ -216,8 +215,6 @@ class _Run:
                     and (ended := self._cut_off(conversation, items, form)) is not None
                 ):
                     return self._conclude(ended)
-                if conversation.rest.has_servers:
-                    await self._wait_for_servers(conversation.rest)
                 is_quiet = self.out.as_json or self.task.verbose
                 async with nullcontext() if is_quiet else self._printer.working():
                     result = await conversation.run(items, form=form)
@@ -238,29 +235,6 @@ class _Run:
             return None
         conversation.emit(AgentMessage(message=rollout.answer))
         return TurnResult("completed", "done", answer, None, Usage())
-
-    async def _wait_for_servers(self, rest: Toolrest) -> None:
-        """Wait for servers: all with --wait-mcp, else a second for those without known tools."""
-        if self.task.wait_mcp:
-            await rest.wait_for_mcp()
-            return
-        pool = rest.mcp
-        offered = {tool.mcp[0] for tool in rest.session.registry.known() if tool.mcp is not None}
-        rows = pool.connections.items() if pool else ()
-        # The first request waits for those that are required.
-        fresh = [n for n, c in rows if n not in offered and not c.server.row.required]
-        if pool is None or not fresh:
-            return
-        waiting = asyncio.ensure_future(rest.wait_for_mcp(*fresh))
-        await asyncio.wait({waiting}, timeout=_MCP_PATIENCE)
-        if not waiting.done():
-            waiting.cancel()
-            late = [
-                row.name for row in pool.status() if row.name in fresh and row.state == "starting"
-            ]
-            names = ", ".join(late or fresh)
-            text = f"these MCP servers are not ready yet: {names} (--wait-mcp waits for them)"
-            click.echo(f"toolrest: {text}", err=True)
 
     def _open(self, config: Config) -> Conversation:
         task, approver = self.task, self._approver(config)

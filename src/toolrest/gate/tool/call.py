@@ -109,6 +109,10 @@ class ToolCall:
         effects = self.effects
         return effects.connects if effects.confined else (*effects.connects, *effects.calls)
 
+    def reach_keys(self) -> tuple[GrantKey, ...]:
+        """The grants by which it may reach out again after external content; empty: one by one."""
+        return ()
+
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
         """The grants by which a retry of this call outside the sandbox needs no further question.
 
