@@ -310,7 +310,7 @@ async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> 
         return [pid for pid in pids if _cmdline(pid) == ["sleep", mark]]
 
     async with stdio("-s", "workspace-write", "-a", "never") as client:
-        line = f"echo $$ > /tmp/x; sleep {mark} & wait"
+        line = f"echo $$ > here; sleep {mark} & wait"
         result = await client.call_tool("exec_command", {"cmd": line, "yield_time_ms": 300})
         assert "session ID" in said(result)
         async with asyncio.timeout(60):
