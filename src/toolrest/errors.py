@@ -30,6 +30,7 @@
     ├── ModelError                  (wire/model.py) a request to a model failed
     ├── McpError                    (mcp/errors.py) an MCP server cannot be used
     │   ├── McpUnavailable          (mcp/errors.py) no connection to the server
+    │   │   └── McpLoginNeeded      (mcp/errors.py) a session's login is not enough
     │   ├── McpTimeout              (mcp/errors.py) the server did not answer in time
     │   ├── McpRefused              (mcp/errors.py) the server answered with an error
     │   └── McpNeverStarts          (mcp/connection.py) not in this session

@@ -10,12 +10,17 @@ import pytest
 from tests.cli.conftest import TOOLREST, desk, serve  # noqa: F401 - fixtures
 from tests.screen import Screen
 
+from toolrest.config.trust import distrust, trust_of
+
 Chat = Callable[..., Screen]
 
 
 @pytest.fixture
 def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
-    """Starts a chat whose model follows a script; it is there when this returns."""
+    """Starts a chat whose model follows a script; it is there when this returns.
+
+    In a folder that is known, unless it `asks`: then it has only begun.
+    """
     with ExitStack() as stack:
 
         def start(
@@ -23,13 +28,17 @@ def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
             *arguments: str,
             size: tuple[int, int] = (24, 80),
             settings: str = "",
+            asks: bool = False,
             program: Sequence[str] = (TOOLREST,),
             **env: str,
         ) -> Screen:
             serve(script)
             with open(desk.home / "config.toml", "a") as file:
                 file.write(settings)
-            return go_on(*arguments, size=size, program=program, **env)
+            if not asks and trust_of(desk.workspace) is None:
+                distrust(desk.workspace)  # the answer "Read only": it is not asked again
+            begins = begin if asks else go_on
+            return begins(*arguments, size=size, program=program, **env)
 
         def go_on(*arguments: str, **options: Any) -> Screen:
             screen = begin(*arguments, **options)

@@ -19,6 +19,7 @@ from tests.machine import require
 from tests.patience import hurry, patient
 from tests.screen import Screen
 
+from toolrest.config.trust import distrust
 from toolrest.testing import Call, Say
 
 TOOL = "request_user_input"
@@ -235,6 +236,7 @@ def test_a_sub_agent_that_ends_prints_nothing_into_the_line(desk: Any, serve: An
 
     os.mkfifo(desk.workspace / "gate")
     server = serve(repeat(goes_on))
+    distrust(desk.workspace)
     with Screen([TOOLREST, "--plain"], cwd=desk.workspace) as plain:
         plain.sees("you:")
         plain.types("go" + ENTER)

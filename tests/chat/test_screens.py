@@ -158,7 +158,7 @@ def _sets_up(person: Person) -> None:
     person.says(KEY)
     window.shows("Model [gpt-5.5]:")
     person.says("")
-    window.shows("Do you trust it?")
+    window.shows("Answer [1]:")
     person.says("y")
     window.shows("toolrest · gpt-5.5 · workspace-write")
     window.shows("/help")

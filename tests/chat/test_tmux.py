@@ -14,6 +14,7 @@ from tests.cli.conftest import TOOLREST
 from tests.screen import DEADLINE
 
 from toolrest.chat.questions import QUIET
+from toolrest.config.trust import distrust
 from toolrest.testing import Call, Freeform
 
 pytestmark = pytest.mark.needs("tmux")
@@ -69,6 +70,7 @@ def tmux(desk: Any, serve: Any, tmp_path: Path) -> Iterator[Callable[..., Tmux]]
 
     def start(script: Any, program: str = TOOLREST) -> Tmux:
         serve(script)
+        distrust(desk.workspace)  # the answer "Read only": it is not asked again
         home = f"TOOLREST_HOME={shlex.quote(str(desk.home))}"
         started.append(Tmux(tmp_path, f"env {home} {program}", desk.workspace))
         return started[0]

@@ -35,8 +35,8 @@ class Ran:
         found = [json.loads(line) for line in self.out.splitlines()]
         for line in found:
             validator.validate(line)
-        assert found[0]["type"] == "thread.started"
-        assert [line["type"] for line in found].count("thread.started") == 1
+        assert found[0]["type"] in ("thread.started", "error")  # or no session began
+        assert "thread.started" not in [line["type"] for line in found[1:]]
         assert found[-1]["type"] == "result"
         assert [line["type"] for line in found].count("result") == 1
         assert found[-1]["exit_code"] == self.code

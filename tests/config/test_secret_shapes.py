@@ -110,6 +110,8 @@ LED = {
     "aws": ("aws_secret_access_key = ", letters(40), "\n"),
     "aws, exported": ('export AWS_SECRET_ACCESS_KEY="', letters(40), '"'),
     "aws, as JSON": ('{"SecretAccessKey": "', letters(40), '"}'),
+    "aws of terraform": ("TF_VAR_aws_secret_access_key=", letters(40), "\n"),
+    "proxy": ("Proxy-Authorization: Bearer ", letters(20), "\r\n"),
     "header": ("Authorization: Bearer ", letters(20), "\r\n"),
     "header of curl": ("curl -H 'authorization: token ", letters(32), "' a.test"),
     "header as JSON": ('"Authorization": "Basic ', letters(30) + "==", '"'),

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
 import os
 import stat
+import subprocess
+import tarfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolrest.config.trust import revoke, trust, trust_of
+from toolrest.config.loader import load
+from toolrest.config.trust import distrust, revoke, trust, trust_of
 from toolrest.config.write import set_value
 from toolrest.errors import ConfigError
 
@@ -106,6 +110,136 @@ def test_the_nearest_entry_up_to_the_git_root_counts(folder: Path) -> None:
     assert trust_of(folder) == "trusted"
     (inner / ".git").write_text("gitdir: " + str(folder / ".git"))
     assert trust_of(inner) is None, "a repository of its own, wherever its .git file points"
+
+
+def _git(*words: str | Path) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *map(str, words)],
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    """A trusted repository with one commit."""
+    _git("init", "-q", folder)
+    _git("-C", folder, "commit", "-q", "--allow-empty", "-m", "one")
+    trust(folder)
+    return folder
+
+
+def test_trust_covers_the_worktrees_that_the_repository_names(
+    repository: Path, tmp_path: Path
+) -> None:
+    worktree = tmp_path / "beside"
+    _git("-C", repository, "worktree", "add", "-q", worktree)
+    inner = worktree / "src"
+    inner.mkdir()
+    assert trust_of(worktree) == trust_of(inner) == "trusted"
+    config = load(workspace=worktree, surface="cli")
+    assert (config.trust_level, config.value.sandbox_mode) == ("trusted", "workspace-write")
+    revoke(worktree)
+    assert trust_of(worktree) == "untrusted", "its own entry comes first"
+    assert trust_of(repository) == "trusted"
+    distrust(repository)
+    _git("-C", repository, "worktree", "add", "-q", tmp_path / "third")
+    assert trust_of(tmp_path / "third") == "untrusted"
+
+
+def test_a_worktree_that_moved_is_another_folder(repository: Path, tmp_path: Path) -> None:
+    worktree = tmp_path / "beside"
+    _git("-C", repository, "worktree", "add", "-q", worktree)
+    worktree.rename(tmp_path / "moved")
+    assert trust_of(tmp_path / "moved") is None, "the repository names another folder"
+    _git("-C", repository, "worktree", "repair", tmp_path / "moved")
+    assert trust_of(tmp_path / "moved") == "trusted"
+
+
+def _unpacked(tmp_path: Path, files: Mapping[str, str]) -> Path:
+    """A folder as an archive made it."""
+    made, archive = tmp_path / "unpacked", tmp_path / "archive.tar"
+    with tarfile.open(archive, "w") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+    made.mkdir()
+    subprocess.run(["tar", "-xf", archive, "-C", made], check=True)
+    return made
+
+
+def _claims(victim: Path, worktree: Path, unpacked: Path) -> Iterator[dict[str, str]]:
+    """Archives whose `.git` claims a repository that is not theirs."""
+    admin = victim / ".git" / "worktrees" / worktree.name
+    back = f"{unpacked}/.git\n"
+    yield {".git": f"gitdir: {victim}/.git\n"}
+    yield {".git": f"gitdir: {admin}\n"}
+    # Git folders of its own, that call the victim's theirs.
+    for own in ("fake/.git/worktrees/x", ".toolrest/worktrees/x"):
+        yield {
+            ".git": f"gitdir: {own}\n",
+            f"{own}/HEAD": "ref: refs/heads/x\n",
+            f"{own}/commondir": f"{victim}/.git\n",
+            f"{own}/gitdir": back,
+        }
+    # A whole repository beside it, whose `.git/worktrees` points back: it is not trusted itself.
+    yield {
+        ".git": "gitdir: main/.git/worktrees/x\n",
+        "main/.git/HEAD": "ref: refs/heads/main\n",
+        "main/.git/worktrees/x/HEAD": "ref: refs/heads/x\n",
+        "main/.git/worktrees/x/commondir": "../..\n",
+        "main/.git/worktrees/x/gitdir": back,
+    }
+    # A `.git` folder with `worktrees` of its own says nothing about where it lies.
+    yield {
+        ".git/HEAD": "ref: refs/heads/x\n",
+        ".git/commondir": f"{victim}/.git\n",
+        ".git/gitdir": back,
+        ".git/worktrees/x/HEAD": "ref: refs/heads/x\n",
+        ".git/worktrees/x/commondir": f"{victim}/.git\n",
+        ".git/worktrees/x/gitdir": back,
+    }
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_an_archive_cannot_claim_a_repository(
+    repository: Path, tmp_path: Path, number: int
+) -> None:
+    worktree = tmp_path / "beside"
+    _git("-C", repository, "worktree", "add", "-q", worktree)
+    claims = list(_claims(repository, worktree, tmp_path / "unpacked"))
+    assert len(claims) == 6
+    made = _unpacked(tmp_path, {**claims[number], ".toolrest/config.toml": 'model = "theirs"\n'})
+    assert trust_of(made) is None
+    config = load(workspace=made, surface="cli")
+    assert (config.trust_level, config.value.model) == (None, None)
+    assert config.value.sandbox_mode == "read-only"
+
+
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "HEAD"])
+def test_pointers_that_are_links_or_pipes_give_nothing(
+    repository: Path, tmp_path: Path, name: str
+) -> None:
+    worktree = tmp_path / "beside"
+    _git("-C", repository, "worktree", "add", "-q", worktree)
+    file = repository / ".git" / "worktrees" / "beside" / name
+    kept = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)
+    assert trust_of(worktree) is None, "and it does not wait for a writer"
+    file.unlink()
+    if name != "HEAD":  # git's own may be a link
+        (tmp_path / "elsewhere").write_bytes(kept)
+        file.symlink_to(tmp_path / "elsewhere")
+        assert trust_of(worktree) is None
+
+
+def test_a_symlinked_git_entry_gives_nothing(repository: Path, tmp_path: Path) -> None:
+    made = tmp_path / "unpacked"
+    made.mkdir()
+    (made / ".git").symlink_to(repository / ".git")
+    assert trust_of(made) is None
 
 
 def test_a_symlink_neither_gains_nor_keeps_trust(folder: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ async def test_what_a_reply_asks_for(
         return False
 
     async with Toolrest(workspace, tools=["shell"], on_ask=deny) as rest:
-        escape = f"F={outside}/escaped; echo out 2>/dev/null > $F"
+        escape = f'python3 -c \'open("{outside}/escaped", "w")\' 2>/dev/null'
         answer = await rest.answer(reply({"cmd": f"echo in > inside; {escape}; echo finished"}))
         assert "finished" in str(answer)
         assert asked == []

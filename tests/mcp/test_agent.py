@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp.conftest import FAKE
 
-from toolrest import Toolrest
+from toolrest import Agent, Toolrest
 from toolrest.agent.conversation.conversation import Conversation
 from toolrest.testing import ScriptedModel
 from toolrest.testing.script import Call, Say
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    shutil.copy(FAKE, folder)
+    return folder
 
 
 def names(model: ScriptedModel, request: int) -> set[str]:
@@ -29,13 +40,56 @@ async def test_a_required_server_is_waited_for_and_others_are_not(
         "slow": fake_server("hang", startup_timeout_sec=900.0),
     }
     model = ScriptedModel([[Call("mcp__needed__echo", {"text": "hi"})], [Say("done")]])
-    async with Conversation(open_rest(servers), model) as agent:
+    async with Conversation(open_rest(servers, settings={"mcp.wait": False}), model) as agent:
         result = await agent.run("go")
         assert result.text == "done"
         assert "mcp__needed__echo" in names(model, 0)
         assert agent.rest.mcp is not None
         states = {status.name: status.state for status in agent.rest.mcp.status()}
         assert states["slow"] != "failed"
+
+
+def agent_of(script: Any, workspace: Path, fake_server: Fake, **settings: Any) -> Agent[str]:
+    model = ScriptedModel(script)
+    row = fake_server(default_tools_approval_mode="approve")
+    rows = {f"mcp_servers.fs.{key}": value for key, value in row.items()}
+    return Agent(model, tools=["mcp"], workspace=workspace, settings={**rows, **settings})
+
+
+@pytest.mark.parametrize("how", ["run", "stream"])
+async def test_an_agent_of_the_library_waits_for_its_servers(
+    workspace: Path, fake_server: Fake, how: str
+) -> None:
+    """The first request of `run` offered no tool of a server, and said nothing."""
+    script: list[Any] = [[Call("mcp__fs__echo", {"text": "hello"})], [Say("done")]]
+    agent = agent_of(script, workspace, fake_server)
+    if how == "run":
+        assert (await agent.run("go")).text == "done"
+    else:
+        async with agent.stream("go") as events:
+            assert "".join([piece async for piece in events.text()]) == "done"
+    model = agent._model
+    assert isinstance(model, ScriptedModel)
+    assert "mcp__fs__echo" in names(model, 0)
+    assert "hello" in json.dumps(list(model.requests[1].items))
+
+
+def test_run_sync_waits_too(workspace: Path, fake_server: Fake) -> None:
+    agent = agent_of([[Say("done")]], workspace, fake_server)
+    assert agent.run_sync("go").text == "done"
+    assert isinstance(agent._model, ScriptedModel)
+    assert "mcp__fs__echo" in names(agent._model, 0)
+
+
+async def test_a_call_waits_for_a_server_that_is_starting(
+    workspace: Path, fake_server: Fake
+) -> None:
+    script: list[Any] = [[Call("mcp__fs__echo", {"text": "hello"})], [Say("done")]]
+    agent = agent_of(script, workspace, fake_server, **{"mcp.wait": False})
+    assert (await agent.run("go")).text == "done"
+    assert isinstance(agent._model, ScriptedModel)
+    assert "mcp__fs__echo" not in names(agent._model, 0)
+    assert '"hello"' in json.dumps(list(agent._model.requests[1].items)[-1])
 
 
 @pytest.mark.slow

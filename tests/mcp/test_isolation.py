@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.clock import Clock
 
-from toolrest import Toolrest
+from toolrest import ApprovalRequest, Toolrest
 from toolrest.mcp import connection
 
 Open = Callable[..., Toolrest]
@@ -245,7 +245,7 @@ async def test_risk_and_schedule_follow_the_settings_and_not_the_server(
         ("never", {}, "wipe", False),
         ("never", {"default_tools_approval_mode": "prompt"}, "echo", False),
         ("on-request", {"default_tools_approval_mode": "approve"}, "echo", True),
-        ("on-request", {"default_tools_approval_mode": "approve"}, "wipe", False),
+        ("on-request", {"default_tools_approval_mode": "approve"}, "wipe", True),
         ("on-request", {"tools.wipe.approval_mode": "approve"}, "wipe", True),
         ("strict", {}, "look", False),
     ],
@@ -262,6 +262,59 @@ async def test_approval(
     async with open_rest(servers, approval_policy=policy, on_ask="deny") as rest:
         await rest.wait_for_mcp()
         assert (await rest.call(f"fs/{tool}", {"text": "x"})).failed is not runs
+
+
+async def tainted(rest: Toolrest) -> None:
+    """Read a file and a server's answer: what the answer says could now send the file out."""
+    await rest.wait_for_mcp()
+    assert not (await rest.call("read_file", {"file_path": "fake_server.py"})).failed
+    assert not (await rest.call("fs/echo", {"text": "hi"})).failed
+
+
+@pytest.mark.parametrize(
+    ("row", "runs"),
+    [
+        ({"default_tools_approval_mode": "approve"}, False),
+        ({"default_tools_approval_mode": "approve", "tools.echo.approval_mode": "approve"}, True),
+        ({"default_tools_approval_mode": "approve", "network": ["example.com"]}, False),
+        pytest.param(
+            {"default_tools_approval_mode": "approve", "network": False},
+            True,
+            marks=pytest.mark.needs("sandbox"),
+        ),
+    ],
+)
+async def test_approved_tools_after_external_content(
+    open_rest: Open, fake_server: Fake, row: dict[str, Any], runs: bool
+) -> None:
+    """Whose server cannot reach out, or whose tool was approved by name, is not asked about."""
+    async with open_rest({"fs": fake_server(**row)}, on_ask=None) as rest:
+        await tainted(rest)
+        output = await rest.call("fs/echo", {"text": "again"})
+        assert output.failed is not runs
+        if not runs:
+            assert 'mcp_servers.fs.tools.echo.approval_mode = "approve"' in output.text
+
+
+async def test_a_session_grant_after_external_content_lasts(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    asked: list[str] = []
+
+    def for_session(request: ApprovalRequest) -> str:
+        asked.append(request.rule)
+        scopes = [choice.scope for choice in request.choices]
+        assert scopes[:2] == ["once", "session"]
+        if request.rule == "external.content":
+            assert scopes == ["once", "session"]
+        return "approved_for_session"
+
+    async with open_rest({"fs": fake_server()}, on_ask=for_session) as rest:
+        await tainted(rest)
+        for words in ("one", "two", "three"):
+            assert not (await rest.call("fs/echo", {"text": words})).failed
+    # The grant from before the answer was read does not count for what came after it.
+    assert asked == ["table.execute", "external.content"]
 
 
 async def test_starting_a_server_is_in_the_audit_log(

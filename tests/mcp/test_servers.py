@@ -179,7 +179,19 @@ PDF = {"type": "image", "data": "QUJD" * 500, "mimeType": "application/pdf"}
         ),
         ("auto", {"content": [IMAGE], "structuredContent": {"k": 1}}, [URL, '{"k":1}']),
         ("auto", {"content": []}, ["(no output)"]),
-        # Structure that says the blocks once more, as fastmcp writes it.
+        # Structure that says the text or the blocks once more, as server-filesystem writes it.
+        (
+            "auto",
+            {"content": [{"type": "text", "text": "a b"}], "structuredContent": {"content": "a b"}},
+            ["a b"],
+        ),
+        ("auto", {"content": [IMAGE], "structuredContent": {"content": [AGAIN]}}, [URL]),
+        (
+            "auto",
+            {"content": [{"type": "text", "text": "a b"}], "structuredContent": {"content": "a"}},
+            ['a b\n{"content":"a"}'],
+        ),
+        # As fastmcp writes it.
         ("auto", {"content": [IMAGE], "structuredContent": AGAIN}, [URL]),
         ("auto", {"content": [IMAGE], "structuredContent": {"result": [AGAIN]}}, [URL]),
         (

@@ -340,3 +340,73 @@ async def test_a_required_server_is_named_while_it_is_waited_for(
     (waits, failed) = [message for message in said if "required MCP server" in message]
     assert "waiting for the required MCP server slow (at most 0.5 s: startup_timeout_sec)" in waits
     assert "slow is not available: it did not get ready within 0.5 s" in failed
+
+
+@pytest.mark.parametrize("mode", ["modern", "modern-shape"])
+async def test_a_server_that_speaks_only_the_newest_protocol(
+    open_rest: Open, fake_server: Fake, tmp_path: Path, mode: str
+) -> None:
+    """Its requests carry what they have to, and its questions are answered within a call."""
+    row = fake_server(mode, str(tmp_path / "workspace" / "state"))
+    async with open_rest({"fs": row}, settings={"sandbox_mode": "workspace-write"}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/echo", {"text": "hi"})).text == "hi"
+        accepted = json.loads((await rest.call("fs/ask")).text)
+        assert accepted == [{"action": "accept", "content": {"ok": True}}, "st"]
+        roots = json.loads((await rest.call("fs/ask", {"text": "roots/list"})).text)
+        assert roots[0] == {"roots": [{"uri": f"file://{tmp_path / 'workspace'}"}]}
+        refused = await rest.call("fs/ask", {"text": "sampling/createMessage"})
+        assert "no model is available" in refused.text
+
+
+async def test_a_server_of_the_newest_protocol_says_that_its_tools_changed(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    row = fake_server("modern", str(tmp_path / "workspace" / "state"))
+    async with open_rest({"fs": row}, settings={"sandbox_mode": "workspace-write"}) as rest:
+        await rest.wait_for_mcp()
+        await rest.call("fs/grow")
+        assert rest.mcp is not None
+        while "grown" not in rest.mcp.status()[0].tools:
+            await asyncio.sleep(0.01)
+
+
+LOOSE: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "a list of items": ({"items": [{"type": "string"}, {"type": "number"}]}, ["a", 1], ["a", "b"]),
+    "draft 4's bound": ({"type": "number", "minimum": 3, "exclusiveMinimum": True}, 4, 3),
+    "required: null": ({"type": "object", "required": None}, {}, 7),
+    "description: null": ({"type": "string", "description": None}, "x", 7),
+    "a number in quotes": ({"type": "string", "minLength": "2"}, "xx", "x"),
+    "Python's end": ({"type": "string", "pattern": r"^\d+\Z"}, "12", "12x"),
+    "OpenAPI's null": ({"type": "string", "nullable": True}, None, 7),
+    "properties: null": ({"type": "object", "properties": None}, {"a": 1}, 7),
+    "a pattern of another language": ({"type": "string", "pattern": "(?P<a>x)(?P=a)"}, "x", 7),
+    "draft 3's any": ({"type": "any"}, [7], ...),
+    "an unknown dialect": ({"$schema": "https://example.com/own", "type": "string"}, "x", 7),
+    "a reference and null": ({"$ref": "#/$defs/n", "nullable": True}, None, "x"),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+async def test_older_and_loose_schemas_can_be_used(
+    open_rest: Open, fake_server: Fake, tmp_path: Path, name: str
+) -> None:
+    part, fits, fails = LOOSE[name]
+    schema: dict[str, Any] = {"properties": {"x": part}, "$defs": {"n": {"type": "number"}}}
+    if "$schema" in part:
+        schema["$schema"] = part.pop("$schema")
+    listed = [{"name": "echo", "inputSchema": {"type": "object", "required": ["x"], **schema}}]
+    listed.append({"name": "plain", "inputSchema": {"type": "object", "properties": None}})
+    state = tmp_path / "workspace" / "tools.json"
+    state.write_text(json.dumps(listed))
+    async with open_rest({"fs": fake_server("listed", str(state))}) as rest:
+        await rest.wait_for_mcp()
+        offered = {tool.name for tool in rest.tools if tool.mcp}
+        assert offered == {"mcp__fs__echo", "mcp__fs__plain"}
+        assert rest.specs("chat")
+        called = await rest.call("fs/echo", {"x": fits})
+        assert not called.failed, called.text
+        if fails is not ...:
+            refused = (await rest.call("fs/echo", {"x": fails})).failure
+            assert refused is not None
+            assert refused.kind == "input_invalid"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.real import conformance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "compatibility.md"
@@ -122,6 +123,7 @@ class Results:
                 self._details("Clients of `toolrest mcp serve`", CLIENTS, "test_clients"),
                 self._details("MCP servers", SERVERS, "test_servers"),
                 self._soak(),
+                f"## MCP's conformance suite\n\n{SUITE}\n\n{conformance.table()}",
                 _points(),
             ]
         )
@@ -177,6 +179,10 @@ Each lists the tools, reads a file, and meets a denial."""
 SERVERS = """\
 Each runs in a session's sandbox; "asked" names folders that the user was asked about (PLACE: where
 it is installed)."""
+SUITE = """\
+`tests/mcp/test_conformance.py` (client) and `tests/serve/test_foreign_clients.py` (server) run the
+newest stable version of `@modelcontextprotocol/conformance` and the newest of the next one. All
+scenarios pass but for these, which do not apply."""
 SOAK = """\
 One session against llama.cpp on all three APIs in turn. In its turns the server is killed and
 started again, answers are cut in the middle, the user interrupts, and the session is resumed, also

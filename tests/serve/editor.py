@@ -16,6 +16,7 @@ from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
 from toolrest.cli.options import Choices
 from toolrest.cli.servers.acp import editor_agent
+from toolrest.serve.acp.lines import EditorLines
 from toolrest.testing.server import ScriptedServer
 
 
@@ -112,7 +113,8 @@ async def _in_process(client: Any, arguments: tuple[str, ...]) -> AsyncIterator[
     agent: Any = editor_agent(choices)
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
-    serving = asyncio.ensure_future(run_agent(agent, writer, reader, use_unstable_protocol=True))
+    lines: Any = EditorLines(reader, writer)
+    serving = asyncio.ensure_future(run_agent(agent, lines, use_unstable_protocol=True))
     own_reader, own_writer = await asyncio.open_connection(sock=ours)
     connection = connect_to_agent(client, own_writer, own_reader)
     try:

@@ -13,7 +13,7 @@ import pytest
 from acp.exceptions import RequestError
 from acp.helpers import text_block
 from acp.schema import HttpMcpServer, McpServerStdio
-from tests.serve.editor import Connect, connector
+from tests.serve.editor import Connect, connector, write_settings
 
 from toolrest.cli.options import Choices
 from toolrest.cli.servers.acp import load_for_editor
@@ -200,6 +200,46 @@ def test_an_editors_mcp_server_is_not_mixed_with_the_users(
     assert (found["github"].url, found["github"].origin) == ("https://good.example", "user")
     assert (found["other"].url, found["other"].origin) == ("https://evil.example", "editor")
     assert "github is left out" in capsys.readouterr().err
+
+
+async def test_lines_that_are_no_messages_end_nothing(workspace: Path, toolrest_home: Path) -> None:
+    """The process, by hand: the library's own client does not send such lines."""
+    with ScriptedServer([]) as server:
+        write_settings(server, toolrest_home, workspace)
+    env = {"TOOLREST_HOME": str(toolrest_home), "PATH": "/usr/bin:/bin"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "toolrest", "acp"), env=env, stdin=-1, stdout=-1, stderr=-1
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    async def ask(line: str) -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line.encode() + b"\n")
+        return json.loads(await process.stdout.readline())
+
+    def request(method: str, **params: Any) -> str:
+        return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+    try:
+        for line in ("[]", "7", "null", '"text"', '[{"method": "initialize"}]'):
+            answer = await ask(line)
+            assert answer["error"] == {"code": -32600, "message": "a message is a JSON object"}
+        assert (await ask("{broken"))["error"]["code"] == -32700
+        refused = await ask(request("initialize", protocolVersion="one"))
+        assert refused["id"] == 1
+        assert refused["error"]["message"] == 'protocolVersion is a number, not "one"'
+        agreed = await ask(request("initialize", protocolVersion=1))
+        assert agreed["result"]["protocolVersion"] == 1
+        servers = [{"name": "half", "command": 7}, "nonsense"]
+        opened = await ask(request("session/new", cwd=str(workspace), mcpServers=servers))
+        assert opened["result"]["sessionId"]
+    finally:
+        process.stdin.close()
+        _, said = await process.communicate()
+    assert b"the editor's MCP server half is left out: " in said
+    assert b"the editor's MCP server ? is left out: " in said
 
 
 async def test_what_cannot_be_opened(connect: Connect, workspace: Path) -> None:

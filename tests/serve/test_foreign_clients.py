@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.real.conformance import CONFORMANCE, SERVER, VERSIONS
 
 from toolrest import tool
 from toolrest.gate.context import Context
@@ -21,34 +22,6 @@ Serving = Callable[..., AbstractAsyncContextManager[str]]
 Npm = Callable[..., Path]
 TOKEN = "0123456789abcdef0123"
 INSPECTOR = "@modelcontextprotocol/inspector"
-CONFORMANCE = "@modelcontextprotocol/conformance"
-
-# Toolrest is a server of tools: it has no prompts, resources, completions and log levels of its
-# own to offer, asks for approvals only, and returns texts and images.
-NOT_OFFERED = [
-    "logging-set-level",
-    "completion-complete",
-    "tools-call-audio",
-    "tools-call-embedded-resource",
-    "tools-call-mixed-content",
-    "tools-call-with-logging",
-    "tools-call-sampling",
-    "tools-call-elicitation",
-    "json-schema-2020-12",
-    "elicitation-sep1034-defaults",
-    "elicitation-sep1330-enums",
-    "resources-list",
-    "resources-read-text",
-    "resources-read-binary",
-    "resources-templates-read",
-    "resources-subscribe",
-    "resources-unsubscribe",
-    "prompts-list",
-    "prompts-get-simple",
-    "prompts-get-with-args",
-    "prompts-get-embedded-resource",
-    "prompts-get-with-image",
-]
 
 
 async def run(*argv: str, cwd: Path | None = None, **env: str) -> tuple[int, str]:
@@ -119,12 +92,16 @@ async def tool_with_progress(ctx: Context) -> list[Text]:
 
 
 @pytest.mark.long
-async def test_conformance(npm: Npm, node: str, serving: Serving, tmp_path: Path) -> None:
-    suite = npm(CONFORMANCE) / "node_modules" / CONFORMANCE / "dist" / "index.js"
+@pytest.mark.parametrize(("version", "suite"), SERVER)
+async def test_conformance(
+    npm: Npm, node: str, serving: Serving, tmp_path: Path, version: str, suite: str
+) -> None:
+    program = npm(VERSIONS[version]) / "node_modules" / CONFORMANCE / "dist" / "index.js"
     tools: list[Any] = [simple_text, image_content, error_handling, tool_with_progress]
     known = tmp_path / "expected.yml"
-    known.write_text("server:\n" + "".join(f"  - {name}\n" for name in NOT_OFFERED))
-    command = (node, str(suite), "server", "--suite", "active", "--expected-failures", str(known))
+    left_out = SERVER[version, suite]
+    known.write_text("server:\n" + "".join(f"  - {name}\n" for name in left_out))
+    command = (node, str(program), "server", "--suite", suite, "--expected-failures", str(known))
     async with serving(TOKEN, let_in=True, tools=tools) as url:
         code, out = await run(*command, "--url", url, cwd=tmp_path)
     assert code == 0, out[-3000:]

@@ -187,6 +187,28 @@ async def test_roots_narrow_and_never_widen(
     await tools.aclose()
 
 
+@pytest.mark.parametrize("mode", ERAS)
+async def test_roots_are_asked_for_once_and_only_where_they_matter(
+    make_server: Make, workspace: Path, mode: Any
+) -> None:
+    asked: list[Any] = []
+
+    async def listed(context: Any) -> types.ListRootsResult:
+        asked.append(context)
+        return types.ListRootsResult(roots=[types.Root(uri=workspace.as_uri())])
+
+    tools = make_server(approval_policy="never")
+    async with Client(tools.server(), mode=mode, list_roots_callback=listed) as client:
+        plan = [{"step": "one", "status": "pending"}]
+        assert not (await client.call_tool("update_plan", {"plan": plan})).is_error
+        assert not asked
+        for _ in range(2):
+            read = await client.call_tool("read_file", {"file_path": str(workspace / "hello.txt")})
+            assert not read.is_error
+        assert len(asked) == 1
+    await tools.aclose()
+
+
 async def test_roots_elsewhere_leave_only_reading(
     make_server: Make, workspace: Path, tmp_path: Path
 ) -> None:
@@ -288,7 +310,7 @@ async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> 
         return [pid for pid in pids if _cmdline(pid) == ["sleep", mark]]
 
     async with stdio("-s", "workspace-write", "-a", "never") as client:
-        line = f"echo $$ > /tmp/x; sleep {mark} & wait"
+        line = f"echo $$ > here; sleep {mark} & wait"
         result = await client.call_tool("exec_command", {"cmd": line, "yield_time_ms": 300})
         assert "session ID" in said(result)
         async with asyncio.timeout(60):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.error import HTTPError
@@ -115,3 +116,18 @@ def test_a_function_of_the_script_that_fails_is_answered_with_its_words() -> Non
         assert (status, "the script's function failed: KeyError" in text) == (400, True)
         assert server.refused == ["the script's function failed: KeyError: 'nothing'"]
         assert post(server, "responses", ASK["responses"])[0] == 200
+
+
+async def test_chunks_of_chat_completions_have_all_that_strict_clients_look_for() -> None:
+    async with ScriptedServer(["hi"]) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        body = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "x"}]}'
+        head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+        writer.write(head + body)
+        raw = await reader.readuntil(b"[DONE]")
+        writer.close()
+    chunks = [json.loads(line[6:]) for line in raw.splitlines() if line.startswith(b"data: {")]
+    assert chunks
+    for each in chunks:
+        assert {"id", "object", "created", "model", "choices"} <= each.keys()
+        assert isinstance(each["created"], int)

@@ -218,7 +218,8 @@ async def test_a_call_that_the_server_calls_unfinished_is_not_made(at_the_end: b
     with pytest.raises(ModelError) as caught:
         await ask("responses", raw, items=items)
     assert caught.value.kind == "incomplete"
-    assert items == ['{"a":1}']
+    # One that came as an event of its own runs already when the limit is known.
+    assert items == ([] if at_the_end else ['{"a":1}'])
 
 
 CUT_ANSWERS: dict[ModelWire, list[Any]] = {

@@ -30,6 +30,7 @@ from toolrest.testing import (
     context_full,
 )
 from toolrest.testing.checks import problems
+from toolrest.wire import reply
 from toolrest.wire.items.refused_reasoning import RefusedReasoning
 from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, Notice, TextDelta, Usage
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
@@ -213,11 +214,34 @@ async def test_faults_have_the_same_kind_on_every_wire(
         assert len(done(await ask(model))) == 1
 
 
-async def test_garbage_in_a_stream_is_passed_over(
-    wire: ModelWire, connect: Any, ask: Any, done: Any
+@pytest.mark.parametrize("text", ["{not json", "null", "[1]", "pi" * 150])
+async def test_an_event_that_cannot_be_read_breaks_the_stream(
+    wire: ModelWire, connect: Any, ask: Any, text: str
 ) -> None:
-    async with ScriptedServer([[Garbage(), Say("ok"), Garbage("null")]]) as server:
+    """It was passed over, and so was the "not" in it, or half of a path."""
+    async with ScriptedServer([[Say("ok"), Garbage(text), Call("f")]]) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(connect(server, wire))
+    assert (caught.value.kind, caught.value.retryable) == ("stream", True)
+    assert caught.value.message.endswith(f": {text[:200]}")
+
+
+@pytest.mark.parametrize("text", ["", " ", "[DONE]", "DONE"])
+async def test_events_that_hold_nothing_are_passed_over(
+    wire: ModelWire, connect: Any, ask: Any, done: Any, text: str
+) -> None:
+    async with ScriptedServer([[Say("ok"), Garbage(text)]]) as server:
         assert len(done(await ask(connect(server, wire)))) == 1
+
+
+async def test_an_endless_reply_is_an_error_and_not_asked_for_again(
+    wire: ModelWire, connect: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply, "_LONGEST", 1 << 20)
+    async with ScriptedServer([[Say("x" * 4000, chunks=1) for _ in range(300)]]) as server:
+        with pytest.raises(ModelError, match="longer than 1 MiB") as caught:
+            await ask(connect(server, wire))
+    assert not caught.value.retryable
 
 
 @pytest.mark.slow

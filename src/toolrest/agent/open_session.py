@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from toolrest.gate.session import Shared
     from toolrest.wire.model import Model, Usage
 
+_WITH_PERSON = ("chat", "acp", "host")
+"""Sources of sessions with a person, who is not kept waiting for MCP servers."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -74,6 +76,7 @@ def open_session(
         make_model=make_model,
         source=source,
         opening=lambda rest: opening_for(rest, trusted=trusted),
+        waits=source not in _WITH_PERSON,
     )
 
 
@@ -93,6 +96,7 @@ def open_with(
     shares: Shared | None = None,
     output: OutputType[Output] | None = None,
     raises: bool = False,
+    waits: bool = True,
 ) -> Conversation[Output]:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
@@ -121,6 +125,7 @@ def open_with(
             shares=shares,
             output=output,
             raises=raises,
+            waits=waits,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns
@@ -199,6 +204,8 @@ class Resumed(New):
             conversation.journal.resume(self._held, self._rollout.lines)
         conversation.transcript.never_again(self._rollout.call_ids)
         conversation.weak_sandbox_said = self._rollout.weak_sandbox_said
+        if self._rollout.loss is not None:
+            conversation.warnings.append(self._rollout.loss)
         _note_differences(conversation, self._rollout)
 
     def close(self) -> None:

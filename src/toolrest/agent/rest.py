@@ -222,10 +222,18 @@ class Toolrest:
         """Let MCP servers ask for completions: `sampler` makes them once the user approves."""
         self.session.sampler.bind(sampler)
 
-    async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
-        """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""
-        if self.session.servers is not None:
-            await self.session.servers.wait(names or None, required=required)
+    async def wait_for_mcp(
+        self, *names: str, required: bool = False, unknown: bool = False
+    ) -> None:
+        """Wait until MCP servers are ready or have failed: these, all, or the `required` ones.
+
+        With `unknown` those, too, whose tools are not known from an earlier session.
+        """
+        servers = self.session.servers
+        if servers is not None and (required or unknown):
+            await servers.wait_first(everyone=unknown)
+        elif servers is not None:
+            await servers.wait(names or None)
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
@@ -270,7 +278,12 @@ class Toolrest:
 
     def tool_states(self) -> list[ToolState]:
         """Every tool, offered or not: whether it can be called, and why it is not offered."""
-        return states(self.settings.tools, self.session.registry.known(), self._switched_off)
+        found = states(self.settings.tools, self.session.registry.known(), self._switched_off)
+        aside = self.quarantined.items()
+        return [
+            *found,
+            *(ToolState(name, False, False, f"set aside: {why}") for name, why in aside),
+        ]
 
     def _own(self) -> list[Tool]:
         """Tools that are not built in, those that are switched off too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
@@ -25,10 +24,9 @@ from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
 from toolrest.sandbox.weak import WEAK
 from toolrest.timeline import session_text
-from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, Cell, NoticeCell, QuestionCell
 from toolrest.timeline.draw import dollars, safe_lines
-from toolrest.timeline.text import rows
+from toolrest.timeline.text import rows, short_path
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -74,6 +72,8 @@ class ChatApp:
         prompt: str | None = None,
     ) -> None:
         self.home, self.workspace = home, workspace
+        self.notes: list[str] = []
+        """What is said below the first line, once."""
         self._prepare = prepare
         completer = ChatCompleter(self._known_commands, FileNames(workspace, self._git_names))
         self.actions = KeyActions(self)
@@ -168,6 +168,7 @@ class ChatApp:
                 ready[0], self, check=self.check, command=self._queued_command
             )
             self.commands = Commands(self)
+            self.questions.work_here = self.session.work_here
             self.screen.live.queue = self.session.queue
             self.screen.live.sent = self.session.sent
             self.session.start(ready[1])
@@ -259,7 +260,9 @@ class ChatApp:
         self.screen.live.agents.clear()
         self.screen.calls.clear()
         facts = (conversation.model.name, settings.sandbox_mode, settings.approval_policy)
-        self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
+        self.screen.say(f"toolrest · {' · '.join(facts)} · {short_path(self.workspace)}")
+        while self.notes:
+            self.screen.say(self.notes.pop(0), "yellow")
         cells = stored_cells(conversation.history)
         if cells:
             self.screen.say(f"session {conversation.id} goes on; the end of it:")
@@ -268,11 +271,6 @@ class ChatApp:
             self.screen.changed(cell)
         self._describe()
         conversation.warm_up()
-
-    def _folder(self) -> str:
-        home = os.path.expanduser("~")
-        inside = self.workspace.startswith(home + os.sep)
-        return "~" + self.workspace[len(home) :] if inside else self.workspace
 
     def _describe(self) -> None:
         """The line at the bottom."""
@@ -359,7 +357,7 @@ class ChatApp:
         from toolrest.chat.pager import page
 
         width = self.screen.size[1] - 1  # the last column is a scroll bar
-        choices = (f"  [{key}] {sentence}" for key, sentence in offered(asked.request))
+        choices = (f"  [{key}] {sentence}" for key, sentence in asked.ways)
         lines = [row for line in (*asked.lines, *choices) for row in rows(line, width)]
         self.over(page("all of the request", lines, seen=asked.see_all))
 

@@ -170,7 +170,7 @@ class LiveState(Struct, eq=False):
         if asked.is_critical:
             return (self._keys(asked, width, seen=True), False) if room >= 1 else ([], True)
         found: list[Line] = []
-        for key, sentence in offered(asked.request):
+        for key, sentence in asked.ways:
             first, *rest = rows(f"  [{key}] {sentence}", width)
             if len(found) + 1 + len(rest) > room:
                 return found, True
@@ -185,7 +185,7 @@ class LiveState(Struct, eq=False):
         if asked.is_critical:
             text = " approve by writing a word (it is critical)"
             return [clipped([("bold", "  [w]"), ("", text)], width)]
-        scopes = ((key, way.partition(":")[0]) for key, way in offered(asked.request))
+        scopes = ((key, way.partition(":")[0]) for key, way in asked.ways)
         keys = "  ".join(f"[{key}] {scope}" for key, scope in scopes if key in asked.shown)
         return [clipped([("bold", f"  {keys}")], width)]
 

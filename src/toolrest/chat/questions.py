@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
@@ -22,6 +22,9 @@ from toolrest.gate.output.secret_values import can_hide
 from toolrest.policy.effects import Risk
 from toolrest.timeline.approval import describe, offered, picked_answer, typed_review
 from toolrest.timeline.text import rows, text_width
+
+if TYPE_CHECKING:
+    from toolrest.chat.work_here import WorkHere
 
 T = TypeVar("T")
 QUIET = 0.5
@@ -43,9 +46,16 @@ class Asked(Struct, eq=False):
     """Keys of the ways to approve that were on the screen, with exactly what each grants."""
     writes: str | None = None
     """What is being written: `reason` of a denial, or the `word` that a critical call wants."""
+    more: list[tuple[str, str]] = field(default_factory=list)
+    """Ways to approve that only this chat offers."""
     _lines: list[str] | None = None
     _rows: tuple[int, list[str], int] | None = None
     """The rows for the last width, and how wide the widest is: they are drawn in every frame."""
+
+    @property
+    def ways(self) -> list[tuple[str, str]]:
+        """The keys that approve it, each with what is then granted."""
+        return [*offered(self.request), *self.more]
 
     @property
     def lines(self) -> list[str]:
@@ -65,7 +75,7 @@ class Asked(Struct, eq=False):
     def see_all(self) -> None:
         """Note that all of it was shown."""
         self.seen_whole = True
-        self.shown.update(key for key, _ in offered(self.request))
+        self.shown.update(key for key, _ in self.ways)
 
     @property
     def is_critical(self) -> bool:
@@ -98,12 +108,17 @@ class Questions:
         """Whether no message is being written; the chat sets it."""
         self.see_all: Callable[[], None] = lambda: None
         """Shows all of the approval; the chat sets it."""
+        self.work_here: WorkHere | None = None
+        """The way out of a read-only session; the chat sets it."""
 
     # For the gate
 
     async def __call__(self, request: ApprovalRequest) -> Review:
         """Wait for the answer to an approval request."""
-        asked = Asked(request, asyncio.get_running_loop().create_future())
+        more: list[tuple[str, str]] = []
+        if self.work_here is not None:
+            more, request = self.work_here.offer(request), self.work_here.shortened(request)
+        asked = Asked(request, asyncio.get_running_loop().create_future(), more=more)
         return await self._wait(asked, asked.answer)
 
     async def ask_user(self, asked: UserQuestions) -> UserAnswers:
@@ -224,6 +239,9 @@ class Questions:
         elif key in _WRITTEN:
             asked.writes = _WRITTEN[key]
             self._changed()
+        elif self.work_here is not None and key in dict(asked.more):
+            self.work_here.accept()
+            asked.answer.set_result(Review("approved"))
         else:
             asked.answer.set_result(typed_review(asked.request, key, cut=not asked.seen_whole))
 

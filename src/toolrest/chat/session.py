@@ -17,6 +17,7 @@ from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import message
+from toolrest.chat.work_here import MESSAGE, STILL, WorkHere
 from toolrest.control.server import ControlServer, open_control
 from toolrest.errors import ToolrestError
 from toolrest.events import Event
@@ -91,6 +92,9 @@ class ChatSession:
         self._commanding: asyncio.Task[None] | None = None
         """A slash command that was queued; what is queued behind it waits for its end."""
         self._unsubscribe: Callable[[], None] | None = None
+        self.work_here = WorkHere(lambda text: self.notice(text, "warning"))
+        """The way out of a read-only session."""
+        self._reopening: asyncio.Task[None] | None = None
         self._control: ControlServer | None = None
 
     @property
@@ -154,6 +158,18 @@ class ChatSession:
             raise
         self._use(opened)
 
+    async def _go_on_here(self, *, with_turn: bool) -> None:
+        """Go on with this session, opened anew in a folder that is trusted now."""
+        message = MESSAGE
+        try:
+            await self.change()
+        except ToolrestError as error:
+            self.notice(f"the session stays read-only: {error}", "error")
+            self.work_here.opened(self.conversation)
+            message = STILL
+        if with_turn:
+            self.say(message)
+
     async def _end_session(self) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -166,6 +182,7 @@ class ChatSession:
         self.timeline = Timeline()
         self._unsubscribe = conversation.rest.subscribe(self._event)
         self._control = open_control(conversation, self)
+        self.work_here.opened(conversation)
         self._view.opened()
 
     async def close(self) -> None:
@@ -273,7 +290,10 @@ class ChatSession:
             self._turn = None
             self._put_back()
             self._view.turn_ended(result)
-        if result.status == "completed" and self.conversation.has_pending:
+        if self.work_here.is_accepted:
+            with_turn = result.status == "completed"
+            self._reopening = asyncio.ensure_future(self._go_on_here(with_turn=with_turn))
+        elif result.status == "completed" and self.conversation.has_pending:
             self._run(None)
         elif result.status == "completed":
             self.sent.clear()

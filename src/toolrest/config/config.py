@@ -28,6 +28,8 @@ from toolrest.errors import ConfigError
 
 Surface: TypeAlias = Literal["library", "cli"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
+UNTRUSTED_DEFAULT = "default in an untrusted folder"
+"""The source of a `sandbox_mode` that nobody chose."""
 
 
 class SettingRow(NamedTuple):
@@ -69,6 +71,11 @@ class Config(Struct, eq=False, dict=True):
     def trusted(self) -> bool:
         """True when the user has marked the workspace as trusted."""
         return self.trust_level == "trusted"
+
+    @property
+    def untrusted_folder(self) -> bool:
+        """True when the session is read-only because the folder is not trusted, not by choice."""
+        return self.source("sandbox_mode") == UNTRUSTED_DEFAULT
 
     @cached_property
     def family(self) -> Family:

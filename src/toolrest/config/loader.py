@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolrest.config.config import Config, PathLike, Surface, with_model
+from toolrest.config.config import (
+    UNTRUSTED_DEFAULT,
+    Config,
+    PathLike,
+    Surface,
+    with_model,
+)
 from toolrest.config.files import (
     config_file,
     read_toml,
@@ -111,9 +117,11 @@ def _value(layer: Layer | None, *key: str) -> Any:
 def _default_layer(start: _Start, level: TrustLevel | None) -> Layer:
     if start.surface == "library":
         return Layer("default", "default", {("sandbox_mode",): "workspace-write"})
-    mode = "workspace-write" if level == "trusted" else "read-only"
-    why = "default in a trusted folder" if level == "trusted" else "default in an untrusted folder"
-    return Layer("default", why, {("sandbox_mode",): mode})
+    if level == "trusted":
+        return Layer(
+            "default", "default in a trusted folder", {("sandbox_mode",): "workspace-write"}
+        )
+    return Layer("default", UNTRUSTED_DEFAULT, {("sandbox_mode",): "read-only"})
 
 
 def _file_layer(place: LayerSource) -> Layer | None:

@@ -64,8 +64,9 @@ def server_variables(settings: Settings) -> tuple[str, ...]:
     """Names of the variables that hold MCP servers' tokens."""
     names: dict[str, None] = {}
     for row in settings.mcp_servers.values():
-        if row.bearer_token_env_var is not None:
-            names[row.bearer_token_env_var] = None
+        for name in (row.bearer_token_env_var, row.oauth_client_secret_env_var):
+            if name is not None:
+                names[name] = None
         names.update(dict.fromkeys(row.env_http_headers.values()))
     return tuple(names)
 
@@ -248,7 +249,7 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     while (begun := search(text, at)) is not None:
         at = begun.end()
         led = begun[0] in LEADS
-        if led or may_begin(text, begun.start(), before):
+        if (may_lead if led else may_begin)(text, begun.start(), before):
             match = _token(begun[0]).match(text, at)
             if match is not None:
                 # On from its beginning: a key may begin in what looks like the end of a token.
@@ -268,6 +269,11 @@ def may_begin(text: str, at: int, before: str) -> bool:
     if word == lead:
         return lead[-1:] not in _BEFORE
     return word[-1:].isspace() or (not word and len(lead) < LOOK_BACK)
+
+
+def may_lead(text: str, at: int, before: str) -> bool:
+    """Whether a lead may begin here: not behind a letter or digit of the same word."""
+    return text[at] == ":" or not (before + text[max(0, at - 1) : at])[-1:].isalnum()
 
 
 def url_password(value: str) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest.config.files import config_file, read_toml, real_path, toolrest_home
 from toolrest.config.layer_check import LayerSource, check_layer
 from toolrest.errors import ConfigError
+from toolrest.git_pointers import linked_worktree
 from toolrest.private_files import project_has
 
 if TYPE_CHECKING:
@@ -36,18 +37,38 @@ def _upwards(folder: str) -> Iterator[str]:
         folder = parent
 
 
+def _main_root(root: str) -> str | None:
+    """The root of the repository that a linked worktree belongs to, if that one says so, too."""
+    try:
+        worktree = linked_worktree(os.path.join(root, ".git"))
+    except OSError:
+        return None
+    if worktree is None or os.path.basename(worktree.common.real) != ".git":
+        return None
+    return os.path.dirname(worktree.common.real)
+
+
 def nearest_level(folder: str, projects: Mapping[str, TrustLevel]) -> TrustLevel | None:
     """The entry of a canonical folder, or the nearest above it up to its git root.
 
-    Entries are compared as written: resolving a symlink here would hand the trust in what it
-    pointed to yesterday to what it points to today.
+    Without any, that of the repository of which it is a linked worktree. Entries are compared as
+    written: resolving a symlink here would hand the trust in what it pointed to yesterday to what
+    it points to today.
     """
     if not projects:
         return None
     root = git_root(folder) or folder
+    entry = nearest_entry(folder, root, projects)
+    if entry is None and (main := _main_root(root)) is not None:
+        entry = main
+    return projects.get(entry) if entry is not None else None
+
+
+def nearest_entry(folder: str, root: str, projects: Container[str]) -> str | None:
+    """The folder with an entry, from a folder upwards to this root."""
     for candidate in _upwards(folder):
         if candidate in projects:
-            return projects[candidate]
+            return candidate
         if candidate == root:
             return None
     return None
@@ -55,7 +76,7 @@ def nearest_level(folder: str, projects: Mapping[str, TrustLevel]) -> TrustLevel
 
 def trust_of(path: str | os.PathLike[str], *, home: str | None = None) -> TrustLevel | None:
     """The trust level of a folder in the user's file; None when it is not set."""
-    return nearest_level(real_path(path), _stored(_home(home)))
+    return nearest_level(real_path(path), stored_levels(_home(home)))
 
 
 def trust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
@@ -73,7 +94,7 @@ def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
     from toolrest.config.write import edit_user_file
 
     folder, where = real_path(path), _home(home)
-    stored = _stored(where)
+    stored = stored_levels(where)
     if folder in stored:
         edit_user_file(where, ("projects", folder), None)
         del stored[folder]
@@ -100,7 +121,8 @@ def _home(home: str | None) -> str:
     return toolrest_home(home, os.environ)
 
 
-def _stored(home: str) -> dict[str, Any]:
+def stored_levels(home: str) -> dict[str, Any]:
+    """The levels in the user's file, by folder."""
     file = config_file(home)
     raw = read_toml(file)
     if raw is None:

@@ -103,7 +103,7 @@ class ToolCallDecision(Event, kw_only=True):
     """The policy's decision on a call, and its rule."""
 
     type: ClassVar[str] = "tool_call_decision"
-    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "keys")
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "keys", "writes")
     call_id: str
     tool: str
     arguments: str
@@ -113,6 +113,8 @@ class ToolCallDecision(Event, kw_only=True):
     source: Literal["policy", "user", "config", "hook"] = "policy"
     reason: str = ""
     keys: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    """Of a denied call: the paths that it is known to write."""
     sandbox: str = "none"
     mutating: bool = False
     fingerprint: str = ""

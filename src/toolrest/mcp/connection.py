@@ -6,6 +6,7 @@ Everything is entered and left in that task, so nothing of one server can end an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -73,6 +74,8 @@ class Connection:
         self.definitions: dict[str, Definition] = {}
         self.rejected: dict[str, str] = {}
         self.listed = False
+        self.offline = False
+        """Whether a sandbox holds the server off the network."""
         self.info: JSONObject = {}
         self.instructions: str | None = None
         self.capabilities: JSONObject = {}
@@ -273,10 +276,10 @@ class Connection:
                 wire = await stack.enter_async_context(open_wire(self.server, self._host))
                 wire.read.on_end = self._nudge.set
                 talk = await stack.enter_async_context(
-                    talk_over(wire, self.server, self._host, self._on_notice)
+                    talk_over(wire, self._host, self.server, self._on_notice)
                 )
-                await talk.hello()
-                self._take(await talk.tools(limit))
+                await talk.initialize(newer_first=wire.is_modern)
+                await self._take(talk)
         except TimeoutError:
             output = wire.last_output() if wire is not None else ""
             return f"it did not get ready within {limit:g} s (startup_timeout_sec){output}"
@@ -289,7 +292,7 @@ class Connection:
         self._stale, self._lost = False, ""
         self.info, self.instructions = talk.server_info, talk.instructions
         self.capabilities = talk.capabilities
-        self._talk = talk
+        self._talk, self.offline = talk, wire.offline
         self._set("ready", "")
         return talk, wire
 
@@ -299,6 +302,14 @@ class Connection:
 
     async def _attend(self, talk: Talk, wire: Wire) -> str:
         """Wait until the connection is lost; list the tools again on the server's notification."""
+        watching = asyncio.ensure_future(talk.watch())
+        try:
+            return await self._lost_connection(talk, wire)
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def _lost_connection(self, talk: Talk, wire: Wire) -> str:
         while True:
             await self._nudge.wait()
             self._nudge.clear()
@@ -309,16 +320,31 @@ class Connection:
             if self._stale:
                 self._stale = False
                 try:
-                    self._take(await talk.tools(self.server.row.startup_timeout_sec))
+                    await self._take(talk)
                 except McpError as error:
                     self.reason = f"its tools could not be listed again: {error}"
                 self._notify()
 
-    def _take(self, raw: list[object]) -> None:
-        good, bad = read_definitions(self.server.name, raw)
-        self.definitions = {name: d for name, d in good.items() if self.server.offers(name)}
-        self.rejected = {name: why for name, why in bad.items() if self.server.offers(name)}
+    async def _take(self, talk: Talk) -> None:
+        raw = await talk.tools(self.server.row.startup_timeout_sec)
+        # A large schema takes its time.
+        self.definitions, self.rejected = await asyncio.to_thread(self._read, raw, talk.rejected)
         self.listed = True
+
+    def _read(
+        self, raw: list[object], forbidden: Mapping[str, str]
+    ) -> tuple[dict[str, Definition], dict[str, str]]:
+        """The tools that can be used, and the reasons for those that cannot."""
+        good, bad = read_definitions(self.server.name, raw)
+        unusable = dict(forbidden)
+        for name, definition in good.items():
+            reason = self._host.check(self.server, definition) if self.server.offers(name) else None
+            if reason is not None:
+                unusable[name] = reason
+        return (
+            {n: d for n, d in good.items() if n not in unusable and self.server.offers(n)},
+            {n: why for n, why in {**bad, **unusable}.items() if self.server.offers(n)},
+        )
 
     def _on_notice(self, method: str) -> None:
         if method == "notifications/tools/list_changed":
@@ -342,6 +368,12 @@ class Connection:
     def _notify(self) -> None:
         self._wakeup.notify()
         self._on_change(self)
+
+
+def silence_sdk() -> None:
+    """Keep the SDK's log about faulty servers from the terminal, where nobody else handles it."""
+    for name in ("mcp", "client"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def error_message(error: BaseException) -> str:

@@ -1,20 +1,25 @@
 """The conversation with a connected server: the SDK's session, and requests both ways.
 
-Results are kept as the JSON that came: one invalid entry must not make a whole result unreadable.
-A server may request roots, an elicitation (a question to the user) and a completion.
+The session speaks both generations of the protocol; results are kept as the JSON that came: one
+invalid entry must not make a whole result unreadable. A server may request roots, an elicitation
+(a question to the user) and a completion, in a request of its own or, since 2026-07-28, in the
+answer to one of ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -23,9 +28,14 @@ from mcp_types import (
     ElicitResult,
     ErrorData,
     Implementation,
+    InputRequiredResult,
     ListRootsResult,
+    PaginatedRequestParams,
+    Request,
     Root,
+    Tool,
 )
+from pydantic import TypeAdapter, ValidationError
 
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError, McpRefused, McpTimeout, McpUnavailable
@@ -41,42 +51,79 @@ _TOO_LARGE: Final = re.compile(r"exceeded the (\d+) byte limit|has more than ([\
 """One answer of an open connection that is too large, in the words of httpx2 or of our own."""
 
 
+_ANY: Final = TypeAdapter[Any](JSONObject)
+_ROUNDS: Final = 20
+"""Times that a server may answer one request with questions."""
+_PAUSE: Final = 0.25
+_CAME: ContextVar[JSONObject | None] = ContextVar("_CAME", default=None)
+"""The last result of this task, as it came."""
+
+
+class _Dispatcher(JSONRPCDispatcher[Any]):
+    """The SDK's dispatcher; keeps results, and lets the SDK see only tools that it can read."""
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: Any = None, **more: Any
+    ) -> JSONObject:
+        """Send a request and wait for its result."""
+        came = await super().send_raw_request(method, params, opts, **more)
+        _CAME.set(came)
+        listed = came.get("tools")
+        if method != "tools/list" or not isinstance(listed, list):
+            return came
+        return {**came, "tools": [entry for entry in listed if _is_readable(entry)]}
+
+
 class Talk:
     """An open MCP session with a server."""
 
-    def __init__(
-        self, session: ClientSession, dispatcher: JSONRPCDispatcher[Any], server: Server
-    ) -> None:
+    def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._dispatcher = dispatcher
-        self._server = server
-        self._headers: dict[str, str] = {}
         self._limits: dict[asyncio.Timeout, float] = {}
         self._pauses = 0
         self.capabilities: JSONObject = {}
         self.instructions: str | None = None
         self.server_info: JSONObject = {}
+        self.rejected: dict[str, str] = {}
+        """Tools that the protocol forbids to use, with the reason."""
 
-    async def hello(self) -> None:
-        """Initialize the session, in the newer way for servers that know only that."""
+    async def initialize(self, *, newer_first: bool = False) -> None:
+        """Initialize the session in one of the protocol's two ways, or else in the other."""
+        session = self._session
+        ways = [session.initialize, session.discover]
+        first, second = reversed(ways) if newer_first else ways
         try:
-            await self._session.initialize()
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            await first()
+        except (MCPError, ValidationError, RuntimeError) as error:
+            if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
                 raise McpUnavailable("it closed the connection") from None
             try:
-                await self._session.discover()
-            except MCPError:
-                raise McpRefused(f"it refused to start: {error.message}", error.code) from None
-        session = self._session
+                await second()
+            except (MCPError, ValidationError, RuntimeError):
+                raise _refused_start(error) from None
         capabilities = session.server_capabilities
         if capabilities is not None:
             self.capabilities = capabilities.model_dump(by_alias=True, exclude_none=True)
         self.instructions = session.instructions
         if session.server_info is not None:
             self.server_info = session.server_info.model_dump(by_alias=True, exclude_none=True)
-        if self._server.url is not None and session.protocol_version is not None:
-            self._headers = {"mcp-protocol-version": session.protocol_version}
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the session speaks 2026-07-28 or later."""
+        return self._session.discover_result is not None
+
+    async def watch(self) -> None:
+        """Let a server of 2026-07-28 notify of changed tools, until it stops or is cancelled."""
+        tools = self.capabilities.get("tools")
+        if not self.is_modern or not tools or not tools.get("listChanged"):
+            return
+        try:
+            async with listen(self._session, tools_list_changed=True) as changes:
+                async for _ in changes:
+                    pass  # the session's handler of messages gets them as well
+        except (MCPError, SubscriptionLost):
+            return
 
     async def request(
         self,
@@ -93,9 +140,9 @@ class Talk:
         try:
             async with asyncio.timeout(None if self._pauses else seconds) as limit:
                 self._limits[limit] = seconds
-                options = self._options(limit, seconds, last, on_progress)
+                progress = self._progress(limit, seconds, last, on_progress)
                 try:
-                    return await self._dispatcher.send_raw_request(method, params, options)
+                    return await self._complete(method, params or {}, progress)
                 finally:
                     del self._limits[limit]
         except TimeoutError:
@@ -110,6 +157,53 @@ class Talk:
             raise McpRefused(f"{method} failed: {error.message}", error.code) from None
         except (OSError, RuntimeError) as error:
             raise McpUnavailable(f"{method} failed: {str(error) or type(error).__name__}") from None
+
+    async def _complete(self, method: str, params: JSONObject, progress: Any) -> JSONObject:
+        """Send a request, once more with the answers to each question that comes back."""
+        more: JSONObject = {}
+        for _ in range(_ROUNDS):
+            result = await self._send(method, {**params, **more}, progress)
+            if result.get("resultType") != "input_required":
+                return result
+            more = await self._answers(result)
+        raise McpRefused(f"{method} failed: the server asked more than {_ROUNDS} times")
+
+    async def _send(self, method: str, params: JSONObject, progress: Any) -> JSONObject:
+        _CAME.set(None)
+        try:
+            if method == "tools/list":
+                # The session learns here which arguments go into headers.
+                await self._session.list_tools(params=PaginatedRequestParams(**params))
+            else:
+                request = Request[JSONObject, str](method=method, params=params)
+                await self._session.send_request(request, _ANY, progress_callback=progress)
+        except ValidationError:
+            pass  # read entry by entry
+        came = _CAME.get()
+        if came is None:
+            raise McpError(f"{method} failed: its parameters cannot be sent")
+        return came
+
+    async def _answers(self, result: JSONObject) -> JSONObject:
+        """The parameters that answer the questions of a server."""
+        try:
+            wanted = InputRequiredResult.model_validate(result)
+        except ValidationError:
+            raise McpRefused("it asks for something that this client does not know") from None
+        more: JSONObject = {}
+        if wanted.request_state is not None:
+            more["requestState"] = wanted.request_state
+        if not wanted.input_requests:
+            await asyncio.sleep(_PAUSE)
+            return more
+        given: JSONObject = {}
+        for key, request in wanted.input_requests.items():
+            context = ClientRequestContext(session=self._session, request_id=key)
+            answer = await self._session.dispatch_input_request(context, request)
+            if isinstance(answer, ErrorData):
+                raise MCPError.from_error_data(answer)
+            given[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {**more, "inputResponses": given}
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -129,16 +223,11 @@ class Talk:
             if not limit.expired():
                 limit.reschedule(when(seconds))
 
-    def _options(
-        self,
-        limit: asyncio.Timeout,
-        seconds: float,
-        last: float,
-        on_progress: OnProgress | None,
+    def _progress(
+        self, limit: asyncio.Timeout, seconds: float, last: float, on_progress: OnProgress | None
     ) -> Any:
-        options: JSONObject = {"headers": self._headers} if self._headers else {}
         if on_progress is None:
-            return options
+            return None
         loop = asyncio.get_running_loop()
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
@@ -148,8 +237,7 @@ class Talk:
                 limit.reschedule(min(loop.time() + seconds, last))
             on_progress(done, total, message)
 
-        options["on_progress"] = progress
-        return options
+        return progress
 
     async def pages(self, method: str, key: str, seconds: float) -> list[Any]:
         """Every entry of a list that comes in pages."""
@@ -175,12 +263,14 @@ class Talk:
         """Every tool that the server lists, as it describes them."""
         if "tools" not in self.capabilities:
             return []
-        return await self.pages("tools/list", "tools", seconds)
+        listed = await self.pages("tools/list", "tools", seconds)
+        self.rejected = dict(_misdirected(listed)) if self.is_modern else {}
+        return listed
 
 
 @asynccontextmanager
 async def talk_over(
-    wire: Wire, server: Server, host: Host, on_notice: Callable[[str], None]
+    wire: Wire, host: Host, server: Server, on_notice: Callable[[str], None]
 ) -> AsyncIterator[Talk]:
     """A session over open streams; `on_notice` gets the methods of the server's notifications."""
     answers = Answers(server, host)
@@ -190,9 +280,8 @@ async def talk_over(
         if isinstance(method, str):
             on_notice(method)
 
-    dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(wire.read, wire.write)
     session = ClientSession(
-        dispatcher=dispatcher,
+        dispatcher=_Dispatcher(wire.read, wire.write),
         client_info=Implementation(name="toolrest", version=host.client_version),
         message_handler=on_message,
         list_roots_callback=answers.roots,
@@ -200,9 +289,33 @@ async def talk_over(
         sampling_callback=answers.sample if host.sample is not None else None,
     )
     async with session:
-        talk = Talk(session, dispatcher, server)
+        talk = Talk(session)
         answers.pause = talk.paused
         yield talk
+
+
+def _is_readable(entry: Any) -> bool:
+    try:
+        Tool.model_validate(entry)
+    except ValidationError:
+        return False
+    return True
+
+
+def _misdirected(listed: list[Any]) -> Iterator[tuple[str, str]]:
+    """Tools whose arguments would go into headers that the protocol does not allow."""
+    for entry in listed:
+        if isinstance(entry, dict) and isinstance(entry.get("inputSchema"), dict):
+            reason = find_invalid_x_mcp_header(entry["inputSchema"])
+            if reason is not None:
+                yield str(entry.get("name")), f"its x-mcp-header is not allowed: {reason}"
+
+
+def _refused_start(error: Exception) -> McpRefused:
+    if isinstance(error, MCPError):
+        return McpRefused(f"it refused to start: {error.message}", error.code)
+    reason = "its answer cannot be read" if isinstance(error, ValidationError) else str(error)
+    return McpRefused(f"it cannot be used: {reason}")
 
 
 class Answers:

@@ -13,6 +13,14 @@ class McpUnavailable(McpError):
     """There is no connection to the server; the message is the reason."""
 
 
+class McpLoginNeeded(McpUnavailable):
+    """A session's login is not enough; `scopes` are those that a new one needs, if it is known."""
+
+    def __init__(self, message: str, scopes: str) -> None:
+        super().__init__(message)
+        self.scopes = scopes
+
+
 class McpTimeout(McpError):
     """The server did not answer in time; the request was cancelled."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolrest.items import JSONObject
-from toolrest.mcp.connection import Connection, Status
+from toolrest.mcp.connection import Connection, Status, silence_sdk
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError, McpRefused, McpUnavailable
 
@@ -197,6 +196,4 @@ def _import_sdk() -> None:
         raise McpUnavailable(
             "MCP servers need the package `mcp`; install it with: pip install 'toolrest[mcp]'"
         ) from None
-    # Without a log handler the SDK's log about faulty servers would go to the terminal.
-    for name in ("mcp", "client"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
+    silence_sdk()

@@ -42,6 +42,8 @@ class Server(Struct, frozen=True):
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    oauth_secret: str | None = None
+    """The secret of a client that is registered for its login."""
     problem: str | None = None
 
     @property
@@ -68,9 +70,10 @@ class Server(Struct, frozen=True):
 
     def secrets(self) -> dict[str, str]:
         """Secret values that it is given, variables expanded, by a name for each."""
+        login = {"oauth_client_secret": self.oauth_secret} if self.oauth_secret else {}
         return {
             f"{self.name}.{name}": value.removeprefix("Bearer ")
-            for name, value in (*self.env.items(), *self.headers.items())
+            for name, value in (*self.env.items(), *self.headers.items(), *login.items())
             if looks_secret((name,))
         }
 
@@ -201,4 +204,5 @@ def _address(server: Server, environ: Mapping[str, str]) -> Server:
         token = expand(f"${{{bearer}}}", environ, f"{where}.bearer_token_env_var")
         headers["Authorization"] = f"Bearer {token}"
     transport: Transport = "sse" if row.type == "sse" else "http"
-    return replace(server, transport=transport, url=url, headers=headers)
+    secret = environ.get(row.oauth_client_secret_env_var or "")
+    return replace(server, transport=transport, url=url, headers=headers, oauth_secret=secret)

@@ -29,10 +29,16 @@ KEPT = 24 * 3600.0
 _VERSION = 2
 
 
+def tool_cache_path(home: str) -> str:
+    """The file of the cache in a home."""
+    return os.path.join(home, "mcp", "tools.json")
+
+
 class Cached(Struct, frozen=True):
     """A server's tools when they were last listed."""
 
     definitions: dict[str, Definition]
+    rejected: dict[str, str]
     age: float
 
     @property
@@ -62,15 +68,24 @@ class ToolCache:
         if not 0 <= age <= KEPT:
             return None
         good, _ = read_definitions(server.name, tools)
-        return Cached({name: d for name, d in good.items() if server.offers(name)}, age)
+        bad = row.get("rejected")
+        reasons = bad.items() if isinstance(bad, dict) else ()
+        return Cached(
+            {name: d for name, d in good.items() if server.offers(name)},
+            {name: str(why) for name, why in reasons if server.offers(name)},
+            age,
+        )
 
-    def put(self, server: Server, definitions: Mapping[str, Definition]) -> None:
+    def put(
+        self, server: Server, definitions: Mapping[str, Definition], rejected: Mapping[str, str]
+    ) -> None:
         """Store a list; failing to write it is harmless."""
         rows = self._rows()
         rows[server.name] = {
             "fetchedAt": time.time(),
             "configHash": config_hash(server),
             "tools": [definition.to_json() for _, definition in sorted(definitions.items())],
+            "rejected": dict(rejected),
         }
         self._write(rows)
 

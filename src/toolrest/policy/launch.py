@@ -56,7 +56,8 @@ class Launch(Struct, frozen=True):
     `argv` is the argument vector as people are shown it. `judged` is what the policy reads: the
     command line where `argv[0]` is a shell that the system knows, else `argv`. `escalated` says
     that the call asks to leave the sandbox. `start` is the vector that is executed: `argv`, but
-    without the option for a login profile where `env` already is what that profile makes of it.
+    without the option for a login profile where `env` already is what that profile makes of it;
+    `login` says that the start reads one.
     `withheld` are names of variables that it does not get, `forced` those that no profile changes.
     """
 
@@ -115,15 +116,29 @@ class Executables:
         key = (name, segment.cwds)
         if key not in self._found:
             cwds = segment.cwds or (self._cwd,)
-            files = [find_executable(name, self._path, cwd, self._roots) for cwd in cwds]
+            files = [find_executable(name, self._seen(cwd), cwd, self._roots) for cwd in cwds]
             suspect = next((file for file in files if file is not None and file.writable), None)
             self._found[key] = suspect or files[0]
         return self._found[key]
+
+    def _seen(self, cwd: str) -> str:
+        """PATH as a shell in that folder looks through it: a relative entry is one of its own."""
+        if not self._path:
+            return ""
+        return os.pathsep.join(os.path.join(cwd, entry) for entry in self._path.split(os.pathsep))
 
     def path(self, segment: Segment) -> str:
         """The file's path, or nothing."""
         program = self.program(segment)
         return "" if program is None else program.path
+
+    def mark_planted(self, segments: Iterable[Segment]) -> None:
+        """Mark the commands whose name means a file that a tool can have written."""
+        for segment in segments:
+            program = self.program(segment)
+            segment.planted = (
+                program is not None and program.writable and "/" not in segment.argv[0]
+            )
 
     def is_writable(self, segments: Iterable[Segment]) -> bool:
         """Whether a tool may write the file of one of them."""

@@ -24,7 +24,7 @@ from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOpti
 from toolrest.sandbox.backends.engine import Controls
 from toolrest.sandbox.backends.launcher import disturbed
 from toolrest.sandbox.backends.probe import Probe
-from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
+from toolrest.sandbox.confine import OWN_FILES, Backend, Confined, SessionSandbox
 from toolrest.sandbox.denial import blocked_words
 from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
@@ -132,6 +132,11 @@ class Enclosure:
     def is_confined(self) -> bool:
         """Whether commands run in a sandbox unless approved to run outside."""
         return self._files.mode != "danger-full-access"
+
+    @property
+    def has_own_files(self) -> bool:
+        """Whether commands find programs there that are not this machine's."""
+        return self.is_confined and self._confinement.backend in OWN_FILES
 
     @property
     def is_external(self) -> bool:

@@ -104,7 +104,8 @@ class Runner:
             finally:
                 await self._stops.release(confined)
 
-        return LoginShells(self._owner, confine, self.confinement.environment)
+        own_files = not outside and self.enclosure.has_own_files
+        return LoginShells(self._owner, confine, self.confinement.environment, own_files=own_files)
 
     # Where and how
 
@@ -186,12 +187,37 @@ class Runner:
         )
 
     async def settle(self, launch: Launch, *, outside: bool) -> Launch:
-        """The launch record with the environment of the login profile, where one is read."""
+        """The launch record with the environment of the login profile, where one is read.
+
+        It then starts without reading it again. Where that cannot be, it is read at the start, and
+        what it does to an escalated launch is not known.
+        """
         if not launch.login:
             return launch
+        if launch.escalated and not outside and self.enclosure.has_own_files:
+            return self.unsettled(launch)  # the profiles there are not this machine's
         shell = Shell(cast("ShellKind", launch.shell), launch.argv[0])
         start, env, path = await self._prepare(shell, launch, outside)
+        login = start[1] != "-c"
+        if login and launch.escalated:
+            path = None
+        return replace(launch, env=env, start=start, path=path, login=login)
+
+    def unsettled(self, launch: Launch) -> Launch:
+        """The launch record where no profile can be read before the start outside the sandbox."""
+        shell = Shell(cast("ShellKind", launch.shell), launch.argv[0])
+        start, env, path = self._login[True].unread(shell, launch.argv[-1], launch.env)
         return replace(launch, env=env, start=start, path=path)
+
+    def without_profile(self, launch: Launch) -> Launch:
+        """The same launch where no start-up file of the shell is read, not even a short one."""
+        if launch.shell is None or launch.login:
+            return launch
+        env = {name: launch.env[name] for name in launch.env if name not in ("BASH_ENV", "ENV")}
+        start = launch.start
+        if launch.shell == "zsh":
+            start = (start[0], "-f", *start[1:])
+        return replace(launch, env=env, start=start)
 
     def compare(self, launch: Launch) -> None:
         """Raise Changed if starting it now would execute another file than the one decided on."""

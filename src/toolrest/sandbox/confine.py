@@ -37,6 +37,9 @@ from toolrest.sandbox.weak import is_weak
 
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
+OWN_FILES: tuple[Backend, ...] = ("docker", "chroot", "vm")
+"""Kinds with programs of their own, and so with a PATH of their own."""
+
 REMEDY = (
     "`toolrest doctor` says what is missing and how to get it. Only where this is a container or a"
     ' machine that may be harmed: sandbox_mode = "danger-full-access" (`-s danger-full-access`)'

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from toolrest.policy.paths.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import own_files_in
+from toolrest.sandbox.programs import APART, own_environment, own_files_in
 
 Op: TypeAlias = Literal["write", "read", "network", "call"]
 
@@ -105,7 +105,7 @@ def blocked_words(
     if code == _SIGSYS and not refused:
         refused = (Denial("call"),)
     if refused:
-        return sentence(refused, backend)
+        return sentence(refused, backend) + _elsewhere(refused, policy)
     if policy is None and likely_denied(code, stdout, stderr):
         return f"the sandbox ({backend}) probably blocked this"
     return None
@@ -116,6 +116,15 @@ def sentence(denials: Iterable[Denial], backend: str) -> str:
     phrases = list(dict.fromkeys(_phrase(denial) for denial in denials))
     more = f" and {len(phrases) - 3} more" if len(phrases) > 3 else ""
     return f"the sandbox ({backend}) blocked {', '.join(phrases[:3])}{more}"
+
+
+def _elsewhere(denials: Iterable[Denial], policy: SandboxPolicy | None) -> str:
+    """The way out where a project's packages cannot be changed, as Toolrest is one of them."""
+    own = own_environment(policy.roots) if policy is not None else None
+    written = (os.path.realpath(one.subject) for one in denials if one.op == "write")
+    if own is None or not any(inside(path, own) for path in written):
+        return ""
+    return f"; Toolrest itself runs from {own}, which no command may change: {APART}"
 
 
 def _phrase(denial: Denial) -> str:

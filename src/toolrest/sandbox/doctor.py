@@ -37,6 +37,7 @@ from toolrest.sandbox.findings import (
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
 from toolrest.sandbox.programs import (
+    APART,
     bundled_bwrap,
     bundled_rg,
     own_files_in,
@@ -201,8 +202,8 @@ def _warnings(policy: SandboxPolicy) -> list[str]:
         for entry in path_entries_inside(policy.roots)
     ]
     found += [
-        f"Toolrest itself lies in the writable root ({path}); it is kept read-only there, and is"
-        " better installed elsewhere"
+        f"Toolrest itself lies in the writable root ({path}), and is kept read-only there, so that"
+        f" no command can `pip install` into it; {APART}"
         for path in own_files_in(policy.roots)
     ]
     found += [

@@ -166,6 +166,18 @@ def own_files_in(roots: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+APART = (
+    "install it apart from the project, with `pipx install toolrest` or `uv tool install toolrest`"
+)
+
+
+def own_environment(roots: Sequence[str]) -> str | None:
+    """The virtual environment that Toolrest runs from, where it lies in a writable root."""
+    real = os.path.realpath(sys.prefix)
+    inner = sys.prefix != sys.base_prefix and any(inside(real, root) for root in roots)
+    return real if inner else None
+
+
 _IGNORE_SCRIPT = """import os, signal, sys
 for number in (2, 3, 20):
     signal.signal(number, getattr(signal, sys.argv[1]))

@@ -115,7 +115,7 @@ class ToolServer:
             if params.request_state and params.request_state in self._pending:
                 call = self._resume(params)
             else:
-                rest = await self._session_for(ctx, given.get("roots"))
+                rest = await self._session_for(ctx, params.name, given.get("roots"))
                 call = self._start(rest, params, asking.can_ask(ctx.session.client_capabilities))
         except NoRoots:
             wanted: Any = {"roots": types.ListRootsRequest()}
@@ -186,27 +186,44 @@ class ToolServer:
             )
         return self._sessions[folders]
 
-    async def _session_for(self, ctx: Ctx, given: Any) -> Toolrest:
+    async def _session_for(self, ctx: Ctx, tool: str, given: Any) -> Toolrest:
+        """The session that the client's roots leave; they are asked for once a connection."""
         capabilities = ctx.session.client_capabilities
         if capabilities is None or capabilities.roots is None:
             return self._session(None)
         key = _connection(ctx)
+        if key is not None and key in self._roots:
+            return self._session(self._roots[key])
+        if not self._needs_roots(tool):
+            return self._session(None)
         if isinstance(given, types.ListRootsResult):
-            return self._session(roots.folders(str(root.uri) for root in given.roots))
-        if not ctx.session.can_send_request:
+            found = roots.folders(str(root.uri) for root in given.roots)
+        elif ctx.session.can_send_request:
+            found = await _list_roots(ctx)
+        else:
             raise NoRoots
-        if key not in self._roots:
-            self._roots[key] = await _list_roots(ctx)
-        return self._session(self._roots[key])
+        if key is not None:
+            self._roots[key] = found
+        return self._session(found)
+
+    def _needs_roots(self, name: str) -> bool:
+        """Whether folders matter to a tool; not to one that touches nothing and starts nobody."""
+        tool = self.main.find(name)
+        if tool is None:
+            return True
+        return bool(tool.typical.reads or tool.typical.mutating or tool.group == "agents")
 
     async def _roots_changed(self, ctx: Ctx, params: Any) -> None:
-        self._roots.pop(_connection(ctx), None)
+        self._roots.pop(_connection(ctx) or "", None)
 
 
-def _connection(ctx: Ctx) -> str:
-    """Id of the connection: the HTTP session's; standard input has only one."""
+def _connection(ctx: Ctx) -> str | None:
+    """Id of the connection: the HTTP session's; standard input has only one.
+
+    None for a request over HTTP without a session, as clients of 2026-07-28 make them.
+    """
     headers = getattr(ctx.request, "headers", None)
-    return str(headers.get("mcp-session-id", "")) if headers is not None else ""
+    return "" if headers is None else headers.get("mcp-session-id") or None
 
 
 async def _list_roots(ctx: Ctx) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolrest.serve.acp.agent import EditorAgent
@@ -31,10 +31,13 @@ async def editor_over_stdio(agent: EditorAgent) -> None:
     # As above.
     from acp import run_agent
 
+    from toolrest.serve.acp.lines import EditorLines
+
     reader, writer = await _protocol_streams()
     try:
         # The library counts session/close and session/resume as unstable; the protocol does not.
-        await run_agent(agent, writer, reader, use_unstable_protocol=True)  # type: ignore[arg-type]
+        lines: Any = EditorLines(reader, writer)
+        await run_agent(agent, lines, use_unstable_protocol=True)  # type: ignore[arg-type]
     finally:
         await agent.aclose()
         writer.close()

@@ -11,6 +11,8 @@ from toolrest.items import JSONObject
 from toolrest.wire.items.pairing import call_id_of, is_call, is_models, is_output
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAMED: Final = frozenset({"function_call", "custom_tool_call"})
 
 
 def problems(wire: str, body: Mapping[str, Any]) -> Iterator[str]:
@@ -32,9 +34,11 @@ def _objects(value: Any) -> list[JSONObject]:
 def _responses(items: list[JSONObject]) -> Iterator[str]:
     waiting: list[str] = []
     seen: set[str] = set()
-    for item in items:
+    for number, item in enumerate(items):
         if is_call(item):
-            call_id = call_id_of(item)
+            call_id, name = call_id_of(item), item.get("name", "")
+            if item["type"] in _NAMED and not _NAME.fullmatch(str(name)):
+                yield f"Invalid 'input[{number}].name': {name!r} does not match {_NAME.pattern}"
             if not call_id or len(call_id) > 64 or call_id in seen:
                 yield f"input: call_id {call_id!r} is empty, too long or used twice"
             seen.add(call_id)

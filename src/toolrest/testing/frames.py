@@ -83,7 +83,12 @@ class OutgoingReply(Struct):
 
 def chat(outgoing: OutgoingReply) -> Iterator[Frame]:
     """The reply on Chat Completions."""
-    head = {"id": outgoing.response_id, "object": "chat.completion.chunk", "model": outgoing.model}
+    head = {
+        "id": outgoing.response_id,
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": outgoing.model,
+    }
 
     def chunk(delta: JSONObject, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}

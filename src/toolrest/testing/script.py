@@ -92,7 +92,7 @@ class Pause(Struct):
 
 
 class Garbage(Struct):
-    """A line of the stream that is not JSON."""
+    """An event of the stream that is not JSON: the stream is broken there."""
 
     text: str = "{not json"
 

@@ -101,11 +101,11 @@ class ScriptedModel:
         self.closed = True
 
     async def _part(self, position: int, part: Part) -> AsyncIterator[ModelEvent]:
-        if isinstance(part, Fail | Cut | Incomplete):
+        if isinstance(part, Fail | Cut | Incomplete | Garbage):
             raise failure(part)
         if isinstance(part, Pause):
             await asyncio.sleep(part.seconds)
-        elif not isinstance(part, Garbage):
+        else:
             item = self._item(position, part)
             yield ItemStarted(item["type"], item.get("id", ""))
             if isinstance(part, Say):
@@ -151,10 +151,13 @@ def item_of(part: Say | Think | Call | Freeform | LocalShell, call_id: str) -> J
     return {"type": "local_shell_call", **shell}
 
 
-def failure(part: Fail | Cut | Incomplete) -> ModelError:
+def failure(part: Fail | Cut | Incomplete | Garbage) -> ModelError:
     """The error that a client would make of this fault."""
     if isinstance(part, Cut):
         return ModelError("stream", "stream closed before response.completed")
+    if isinstance(part, Garbage):
+        message = f"an event of the server's answer cannot be read: {part.text}"
+        return ModelError("stream", message)
     if isinstance(part, Incomplete):
         message = f"Incomplete response returned, reason: {part.reason}"
         return ModelError("incomplete", message)

@@ -31,7 +31,8 @@ def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
     With `diff=False` the changes are shown elsewhere.
     """
     where = ", OUTSIDE THE SANDBOX" if request.leaves else ""
-    yield f"{shown(request.tool)} wants to run ({request.risk.label}{where}):"
+    plain = f"{shown(request.tool)} wants to run ({request.risk.label}{where}):"
+    yield shown(request.title) or plain
     if request.agent:
         yield f"  asked by:  the sub-agent {shown(request.agent)}"
     if request.command:
@@ -41,9 +42,7 @@ def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
         yield f"  in:        {shown(request.cwd)}"
     if request.purpose:
         yield f"  for:       {shown(request.purpose)} (says the model)"
-    yield f"  because:   {shown(request.reason)}"
-    if request.retry_reason:
-        yield f"  again:     {shown(request.retry_reason)}"
+    yield from _why(request)
     # Never read off the diff's text: a changed line could pass for the name of a file.
     changed = request.changes if diff and request.diff else {}
     for key in request.keys:
@@ -55,6 +54,13 @@ def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
         yield from block(request.diff.rstrip("\n"))
     if not request.command and not request.diff:
         yield f"  arguments: {shown(request.arguments)}"
+
+
+def _why(request: ApprovalRequest) -> Iterator[str]:
+    if not request.title:
+        yield f"  because:   {shown(request.reason)}"
+    if request.retry_reason:
+        yield f"  again:     {shown(request.retry_reason)}"
 
 
 def request_json(request: ApprovalRequest) -> JSONObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from unicodedata import east_asian_width
 
 from toolrest.policy.terminal_safe import display_safe
@@ -10,6 +11,12 @@ from toolrest.policy.terminal_safe import display_safe
 def shown(text: str) -> str:
     """One line of external text: nothing in it can act on the terminal or hide."""
     return display_safe(text)
+
+
+def short_path(path: str) -> str:
+    """A path as people write it: `~` for the user's home."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
 
 
 BAR = "  | "

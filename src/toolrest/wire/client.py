@@ -17,6 +17,7 @@ from toolrest.wire.http.endpoint import Http, Opened, Part, drain
 from toolrest.wire.http.error_bodies import rate_limits
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import Origin, names_of
 from toolrest.wire.items.refused_reasoning import RefusedReasoning
 from toolrest.wire.model import (
     ModelError,
@@ -50,6 +51,8 @@ class HttpModel(ABC):
     path: str
     spelled: Mapping[str, str] = {}
     """Options of the settings that have another name on this wire."""
+    returned: Iterable[str] = ()
+    """Known fields of the model's messages that some servers send and do not take back."""
 
     def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
         self.provider = provider
@@ -64,6 +67,7 @@ class HttpModel(ABC):
         self._first_limit: float | None = None if first is None else first / 1000
         idle = max(provider.idle_timeout, self._first_limit or 0)
         self._http = Http(replace(provider, idle_timeout=idle))
+        self.origin = Origin(provider.place, any_ids=not provider.limits_ids)
         self._history = self.encoder()
         self._left_out: set[str] = set()
         self._refused = RefusedReasoning()
@@ -124,7 +128,12 @@ class HttpModel(ABC):
             return False
         refused = set(refused_options(error.message, self.optional)) - self._left_out
         self._left_out |= refused
-        return bool(refused)
+        returned = {*self.returned, *names_of(request.items, self.origin.place)}
+        unwanted = set(refused_options(error.message, returned)) - self.origin.refused
+        if unwanted:
+            self.origin = replace(self.origin, refused=self.origin.refused | unwanted)
+            self._history = self.encoder()
+        return bool(refused or unwanted)
 
     def _with_options(self, request: ModelRequest) -> ModelRequest:
         given = {

@@ -49,6 +49,13 @@ LONGEST_WAIT: Final = 300.0
 """Seconds that a server may ask to wait; for longer a turn fails, and says so."""
 
 
+LIMIT_CUT: Final = (
+    "not run: the token limit cut this reply before it was complete; "
+    "make the call again, in smaller parts"
+)
+FILTER_CUT: Final = "not run: the server's content filter stopped this reply"
+
+
 class ModelError(ToolrestError):
     """A failed request to a model. `retryable`: sending it again may help.
 
@@ -154,9 +161,16 @@ class ArgumentsDelta(Struct):
 
 
 class ItemDone(Struct):
-    """A whole item in the canonical shape: the only source of history and of tool calls."""
+    """A whole item in the canonical shape: the only source of history and of calls to run."""
 
     item: JSONObject
+
+
+class CutCall(Struct):
+    """A call of a reply that was cut: never run, and answered with the reason."""
+
+    item: JSONObject
+    reason: str
 
 
 class Completed(Struct):
@@ -194,6 +208,7 @@ ModelEvent: TypeAlias = (
     | ReasoningDelta
     | ArgumentsDelta
     | ItemDone
+    | CutCall
     | Completed
     | Retrying
     | Notice

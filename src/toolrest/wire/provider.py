@@ -64,7 +64,8 @@ LOCAL_RESPONSES: Final = replace(OPENAI, json_schema_with_tools=False, near=True
 
 _COMPLAINT: Final = re.compile(
     r"unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
-    r"|extra (inputs|fields)|additional propert|does ?n.t support|invalid (field|param|key)"
+    r"|extra (inputs|fields)|extra_forbidden|is unsupported|additional propert"
+    r"|does ?n.t support|invalid (field|param|key)"
     r"|cannot be (used|set|specified)|not available|requires|input should be",
     re.IGNORECASE,
 )
@@ -121,6 +122,21 @@ class Provider(Struct, frozen=True):
             return parse_url(f"{self.base_url.rstrip('/')}/{path}").without_query
         except ValueError:
             return f"the provider {self.id!r}"
+
+    @property
+    def place(self) -> str:
+        """The provider and its address without secrets: where unknown keys go back to."""
+        return f"{self.id} {self.shown_url('')}"
+
+    @property
+    def limits_ids(self) -> bool:
+        """Whether the ids of calls may have 64 characters, as OpenAI's API has it."""
+        return (
+            self.wire == "responses"
+            or self.profile.developer_role
+            or self.is_azure
+            or "//api.openai.com" in self.base_url
+        )
 
     @property
     def is_azure(self) -> bool:

@@ -9,10 +9,13 @@ from typing import Final
 
 from toolrest.items import JSONObject
 from toolrest.wire.http.endpoint import Opened
-from toolrest.wire.http.sse import Events, TooLarge
+from toolrest.wire.http.sse import Events
 from toolrest.wire.model import Completed, ModelError, ModelEvent
 
-_LONGEST_DOCUMENT: Final = 64 << 20
+_LONGEST: Final = 64 << 20
+"""Bytes of a reply, streamed or not."""
+_SHOWN: Final = 200
+_NO_EVENTS: Final = frozenset({b"", b"[DONE]", b"DONE"})
 
 
 class Parser(ABC):
@@ -22,10 +25,28 @@ class Parser(ABC):
     is_ending: bool = False
     """Whether the server has said how the reply ends: `end` may be called even if it is cut now."""
 
+    _lost: bytes | None = None
+
     def feed(self, data: bytes) -> Iterator[ModelEvent]:
-        """The events of one server-sent event; what is not JSON is skipped."""
+        """The events of one server-sent event.
+
+        An unreadable one breaks the stream: what it held, a "not" or half of a path, is missing.
+        After the server has said how the reply ends it does so only if more comes all the same.
+        """
+        if data.strip() in _NO_EVENTS:
+            return iter(())
         value = _object(data)
-        return iter(()) if value is None else self.take(value)
+        if value is not None:
+            return self.take(value)
+        if not self.is_ending:
+            raise _unreadable(data)
+        self._lost = data
+        return iter(())
+
+    def goes_on(self) -> None:
+        """Note that there is more text or more of a call; ModelError if some of it was lost."""
+        if self._lost is not None:
+            raise _unreadable(self._lost)
 
     @abstractmethod
     def take(self, event: JSONObject) -> Iterator[ModelEvent]:
@@ -48,6 +69,7 @@ class Body:
         self._stream = Events()
         self._opened: Opened | None = None
         self._document: bytearray | None = None
+        self._size = 0
 
     def open(self, opened: Opened) -> None:
         """Take the headers."""
@@ -55,19 +77,17 @@ class Body:
 
     def feed(self, part: bytes) -> Iterator[ModelEvent]:
         """The events that this piece completes; of a document there are none before its end."""
+        self._size += len(part)
+        if self._size > _LONGEST:
+            message = f"the server's answer is longer than {_LONGEST >> 20} MiB"
+            raise ModelError("stream", message, retryable=False)
         if self._opened is not None and (part := part.lstrip()):
             self._document = None if self._opened.is_events(part) else bytearray()
             self._opened = None
         if self._document is not None:
             self._document += part
-            if len(self._document) > _LONGEST_DOCUMENT:
-                raise ModelError("stream", f"an answer of more than {_LONGEST_DOCUMENT} bytes")
             return
-        try:
-            events = self._stream.feed(part)
-        except TooLarge as error:
-            raise ModelError("stream", str(error)) from None
-        for data in events:
+        for data in self._stream.feed(part):
             yield from self._parser.feed(data)
             if self._parser.completed is not None:
                 return
@@ -92,14 +112,19 @@ class Body:
         if value is not None:
             yield from self._parser.whole(value)
             return
-        rows = [_object(line) for line in document.splitlines() if line.strip()]
-        if len(rows) < 2 or rows[0] is None:
+        rows = [bytes(line) for line in document.splitlines() if line.strip()]
+        if len(rows) < 2 or _object(rows[0]) is None:
             raise ModelError("stream", "the server answered with JSON that cannot be read")
         for row in rows:
-            if row is not None and self._parser.completed is None:
-                yield from self._parser.take(row)
+            if self._parser.completed is None:
+                yield from self._parser.feed(row)
         if self._parser.completed is None:
             yield from self._parser.end()
+
+
+def _unreadable(data: bytes) -> ModelError:
+    event = data.decode("utf-8", "replace")[:_SHOWN]
+    return ModelError("stream", f"an event of the server's answer cannot be read: {event}")
 
 
 def _object(data: bytes | bytearray) -> JSONObject | None:

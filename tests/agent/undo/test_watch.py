@@ -78,7 +78,8 @@ class Desk:
 
     async def run(self, line: str, wait: int = 10_000) -> str:
         """Run a line that names nothing: named writes are asked about where they are not locked."""
-        code = f"import os, sys; sys.exit(os.system(bytes.fromhex('{line.encode().hex()}')) >> 8)"
+        text = f"bytes.fromhex('{line.encode().hex()}')"
+        code = f"import os; os.execvp('bash', ['bash', '-c', {text}])"
         arguments = {"cmd": f'exec python3 -c "{code}"', "yield_time_ms": wait}
         return (await self.rest.call("exec_command", arguments)).text
 

@@ -188,6 +188,20 @@ def test_wrong_usage(arguments: tuple[str, ...], words: str) -> None:
     assert words in done.output
 
 
+def test_add_checks_the_program_and_makes_the_server_active(run: Run, toolrest_home: Path) -> None:
+    config = toolrest_home / "config.toml"
+    config.write_text("active_mcp_servers = []\n")
+    gone = run("mcp", "add", "gone", "--", "no-such-program")
+    assert gone.exit_code == 0, gone.output
+    said = "gone cannot be started yet: its command `no-such-program` is not found on PATH"
+    assert said in gone.stderr
+    assert not run("mcp", "add", "fs", "--", sys.executable).stderr
+    assert tomllib.loads(config.read_text())["active_mcp_servers"] == ["gone", "fs"]
+    assert run("mcp", "get", "fs").exit_code == 0
+    assert run("mcp", "remove", "gone").exit_code == 0
+    assert tomllib.loads(config.read_text())["active_mcp_servers"] == ["fs"]
+
+
 def test_login_and_logout_of_a_program() -> None:
     runner = CliRunner()
     assert runner.invoke(app, ["mcp", "add", "fs", "--", "some-program"]).exit_code == 0
@@ -200,7 +214,9 @@ def test_login_and_logout_of_a_program() -> None:
 @pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("waits", [True, False])
-def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
+def test_exec_waits_for_servers_unless_it_is_told_not_to(
+    desk: Any, serve: Any, waits: bool
+) -> None:
     go = desk.workspace / "go"
 
     def answer(request: Any) -> str:
@@ -214,21 +230,72 @@ def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, w
     line = f"{late}; exec {shlex.quote(sys.executable)} -S -E server.py"
     settings = {"command": "/bin/sh", "args": ["-c", line]}
     flags = [f"-cmcp_servers.fs.{key}={json.dumps(value)}" for key, value in settings.items()]
-    ran = desk.run("exec", *flags, *(["--wait-mcp"] if waits else []), "go")
+    ran = desk.run("exec", *flags, *([] if waits else ["--no-wait-mcp"]), "go")
     assert (ran.code, ran.out) == (0, "done\n"), ran.err
     tools = {tool.get("name") for tool in model.requests[0].body["tools"]}
     assert ("mcp__fs__echo" in tools) is waits
-    assert ("MCP servers are not ready yet: fs (--wait-mcp waits for them)" in ran.err) is not waits
+
+
+def flags_of(**servers: list[str]) -> list[str]:
+    rows = {name: {"command": sys.executable, "args": row} for name, row in servers.items()}
+    return [f"-cmcp_servers.{n}.{k}={json.dumps(v)}" for n, r in rows.items() for k, v in r.items()]
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_exec_names_a_server_that_died(desk: Any, serve: Any, as_json: bool) -> None:
+    serve(["done"])
+    (desk.workspace / "server.py").write_text(FAKE.read_text())
+    flags = [*flags_of(dead=["-S", "server.py", "crash"]), '-cactive_mcp_servers=["dead", "gone"]']
+    ran = desk.run("exec", *(["--json"] if as_json else []), *flags, "go")
+    assert ran.code == 0, ran.err
+    said = ran.out if as_json else ran.err
+    assert "the MCP server dead is not available: it exited with code 7" in said
+    assert "active_mcp_servers names gone, but there is no such server" in said
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
+def test_exec_names_a_folders_server_that_nobody_approved(desk: Any, serve: Any) -> None:
+    serve(["done", "done"])
+    row = {"command": sys.executable, "args": ["-S", "server.py"]}
+    (desk.workspace / "server.py").write_text(FAKE.read_text())
+    (desk.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"fs": row}}))
+    assert ".mcp.json is ignored because the folder is not trusted" in desk.run("exec", "go").err
+    desk.run("trust")
+    ran = desk.run("exec", "go")
+    assert "the MCP server fs is not available: it is not approved" in ran.err
+    assert "toolrest mcp approve fs" in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
+def test_a_tool_that_cannot_be_used_is_shown_as_set_aside(
+    run: Run, workspace: Path, toolrest_home: Path
+) -> None:
+    listed = [{"name": "good", "inputSchema": {"type": "object", "properties": None}}]
+    listed.append({"name": "bad", "inputSchema": {"properties": {"a": {"$ref": "http://x/y"}}}})
+    (workspace / "tools.json").write_text(json.dumps(listed))
+    run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py", "listed", "tools.json")
+    why = "set aside: bad: mcp__fs__bad: its schema is unusable"
+    shown = run("mcp", "list").stdout
+    assert "1 tools, 1 set aside" in shown
+    assert why in shown
+    tested = run("mcp", "test", "fs")
+    assert tested.exit_code == 0, tested.output
+    assert "bad\n  set aside: mcp__fs__bad: its schema is unusable" in tested.stdout
+    assert "set aside: mcp__fs__bad" in run("tools", "--all").stdout
+    assert "MCP tool fs/bad: set aside: mcp__fs__bad" in run("doctor").stdout
+    assert "(the tool is set aside: mcp__fs__bad: its schema" in run("call", "fs/bad", "{}").output
 
 
 @pytest.mark.needs("sandbox")
 def test_add_is_the_approval_and_the_first_exec_offers_the_tools(
     run: Run, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolrest.cli.run import exec_run
     from toolrest.testing.server import ScriptedServer
 
-    monkeypatch.setattr(exec_run, "_MCP_PATIENCE", 60.0)  # this machine may be slow
     with ScriptedServer([[Call("mcp__fs__echo", {"text": "hi"})], "done"]) as server:
         (toolrest_home / "config.toml").write_text(
             'model = "gpt-5.5"\nmodel_provider = "p"\n'

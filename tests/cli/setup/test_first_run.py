@@ -73,7 +73,7 @@ def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None
         screen.types(f"{KEY}\n")
         screen.sees("which only you can read", "gpt-6", "Model [gpt-5.5]:")
         screen.types("gpt-6\n")
-        screen.sees("it answers", "Do you trust it?")
+        screen.sees("it answers", "Answer [1]:")
         screen.types("y\n")
         screen.sees("Ready.")
         assert screen.ends() == 0
@@ -135,7 +135,7 @@ def test_setup_asks_for_the_address_of_ones_own_server(
             screen.types(f"{server.url.removesuffix('/v1')}\n")
             screen.sees("Model [tiny]:")
             screen.types("\n")
-            screen.sees("it answers", "Do you trust it?")
+            screen.sees("it answers", "Answer [1]:")
             screen.types("y\n")
             screen.sees("Ready.")
             assert screen.ends() == 0
@@ -172,7 +172,7 @@ def test_setup_asks_for_a_part_of_an_address(
             screen.types(f"{server.url.removesuffix('/v1')}\n")
             screen.sees("Model [mine]:")
             screen.types("\n")
-            screen.sees("it answers", "Do you trust it?")
+            screen.sees("it answers", "Answer [1]:")
             screen.types("y\n")
             screen.sees("Ready.")
             assert screen.ends() == 0
@@ -230,7 +230,7 @@ def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: Script
         screen.types(f"{KEY}\n")
         screen.sees("Model [gpt-5.5]:")
         screen.types("\n")
-        screen.sees("Do you trust it?")
+        screen.sees("Answer [1]:")
         screen.types("y\n")
         screen.sees("toolrest · gpt-5.5 · workspace-write")
         screen.types("hello\r")
@@ -246,13 +246,13 @@ def test_a_folder_with_settings_is_asked_about_before_the_chat(
     (desk.workspace / "AGENTS.md").write_text("Be brief.\n")
     env = {"OPENAI_API_KEY": KEY}
     with Screen([TOOLREST], cwd=desk.workspace, size=(40, 120), env=env) as screen:
-        screen.sees("brings settings of its own", "Do you trust this folder?")
+        screen.sees("AGENTS.md here will count.", "Answer [1]:")
         screen.pastes("y")
         screen.types("\n")
         screen.sees("A paste does not answer this; type it.")
-        screen.until(lambda: screen.text.count("Do you trust this folder?") == 2, "asked again")
-        screen.types("\n")
-        screen.sees("toolrest · gpt-5.5 · read-only")
+        screen.until(lambda: screen.text.count("Answer [1]:") == 2, "asked again")
+        screen.types("3\n")
+        assert screen.ends() == 0
     assert trust_of(desk.workspace) is None, "no answer is none"
 
 
@@ -367,7 +367,7 @@ def test_the_set_up_of_a_chat_has_its_flags_and_comes_once(
         screen.types(f"{KEY}\n")
         screen.sees("Model [")
         screen.types("gpt-5.5\n")
-        screen.sees("Do you trust it?")
+        screen.sees("Answer [1]:")
         screen.types("y\n")
         assert screen.ends() == 2
         assert "ANTHROPIC_API_KEY" in screen.text

@@ -10,17 +10,20 @@ import pty
 import struct
 import termios
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest import ApprovalRequest, Risk
 from toolrest.cli.terminal.approve import TerminalApprover
-from toolrest.cli.terminal.notices import ask_trust
+from toolrest.cli.terminal.notices import ask_folder
 from toolrest.cli.terminal.terminal import Terminal
+from toolrest.config.loader import load
 from toolrest.config.trust import trust_of
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
@@ -253,16 +256,22 @@ def test_different_calls_look_different(one: str, other: str) -> None:
 
 
 async def trusting(person: Person, folder: Path, *answers: str) -> None:
-    typing = asyncio.create_task(person.types(*answers, prompt="trust this folder? "))
+    """The question of a single call, which asks only where the folder brings something."""
+    config = load(workspace=folder, surface="cli")
+    typing = asyncio.create_task(person.types(*answers, prompt="Answer [1]: "))
     try:
-        await asyncio.wait_for(ask_trust(person.terminal, str(folder)), 60)
+        await asyncio.wait_for(ask_folder(person.terminal, config, always=False), 60)
     finally:
         typing.cancel()
 
 
 @pytest.mark.parametrize(
-    ("typed", "level"), [("y\n", "trusted"), ("n\n", "untrusted"), ("\n", None), ("\x04", None)]
-)
+    ("typed", "level"),
+    [
+        ("y\n", "trusted"), ("1\n", "trusted"), ("\n", "trusted"),
+        ("n\n", "untrusted"), ("2\n", "untrusted"), ("3\n", None), ("\x04", None),
+    ],
+)  # fmt: skip
 async def test_a_folder_is_trusted_only_by_a_person(
     person: Person, tmp_path: Path, typed: str, level: str | None
 ) -> None:
@@ -270,8 +279,9 @@ async def test_a_folder_is_trusted_only_by_a_person(
     assert person.saw == "", "a folder that brings nothing is nothing to ask about"
     (tmp_path / ".toolrest").mkdir()
     (tmp_path / ".toolrest" / "config.toml").write_text('model = "m"\n')
-    await trusting(person, tmp_path, typed)
-    assert str(tmp_path / ".toolrest" / "config.toml") in person.saw
+    with pytest.raises(click.exceptions.Exit) if level is None else nullcontext():
+        await trusting(person, tmp_path, typed)
+    assert ".toolrest/config.toml here will count." in person.saw
     assert trust_of(tmp_path) == level
     before = person.saw
     if level is not None:

@@ -18,6 +18,8 @@ PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJ"
     "RU5ErkJggg=="
 )
+MODERN = "2026-07-28" if MODE.startswith("modern") else ""
+listeners: list[dict[str, Any]] = []
 lock = threading.Lock()
 waiting: dict[Any, Any] = {}
 cancelled: list[Any] = []
@@ -46,6 +48,9 @@ def tools() -> list[Any]:
     if MODE == "described" and STATE:
         with open(STATE) as file:
             listed[0].update(json.load(file))
+    if MODE == "listed":
+        with open(STATE) as file:
+            listed = json.load(file)
     if MODE == "many":
         listed = [tool(f"tool_{n:03}", description=f"Does thing {n}. " * 20) for n in range(500)]
     if os.path.exists(STATE + ".grown"):
@@ -57,7 +62,9 @@ def text(words: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": words}], **more}
 
 
-def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any]:
+def call(
+    request: Any, name: str, arguments: dict[str, Any], token: Any, given: dict[str, Any]
+) -> dict[str, Any]:
     if name == "echo":
         return text(arguments.get("text", ""))
     if name == "image":
@@ -87,8 +94,11 @@ def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict
         return text("written")
     if name == "grow":
         open(STATE + ".grown", "w").close()
-        send({"method": "notifications/tools/list_changed"})
+        for stamp in listeners or [{}]:
+            send({"method": "notifications/tools/list_changed", "params": stamp})
         return text("grown")
+    if name == "ask" and MODERN:
+        return ask_first(arguments.get("text") or "elicitation/create", given)
     if name == "ask":
         return text(json.dumps(ask(arguments.get("text") or "elicitation/create")))
     if name == "seen":
@@ -106,25 +116,60 @@ def send_progress(token: Any, step: int) -> None:
     send({"method": "notifications/progress", "params": params})
 
 
+def ask_first(method: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Answer with a question, as 2026-07-28 has it, until its answer comes."""
+    if "inputResponses" in given:
+        return text(json.dumps([given["inputResponses"]["q"], given.get("requestState")]))
+    wanted = {"q": {"method": method, "params": params_of(method)}}
+    return {"resultType": "input_required", "inputRequests": wanted, "requestState": "st"}
+
+
+def params_of(method: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    if method == "sampling/createMessage":
+        content = {"type": "text", "text": "hi"}
+        return {"messages": [{"role": "user", "content": content}], "maxTokens": 10}
+    if method == "roots/list":
+        return {}
+    return {"mode": "form", "message": "really?", "requestedSchema": schema}
+
+
 def ask(method: str) -> Any:
     done = threading.Event()
     waiting["ask"] = done
-    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
-    params: dict[str, Any] = {"message": "really?", "requestedSchema": schema}
-    if method == "sampling/createMessage":
-        content = {"type": "text", "text": "hi"}
-        params = {"messages": [{"role": "user", "content": content}], "maxTokens": 10}
-    if method == "roots/list":
-        params = {}
-    send({"id": "ask", "method": method, "params": params})
+    send({"id": "ask", "method": method, "params": params_of(method)})
     done.wait(60)
     return waiting.pop("answer", None)
 
 
+def old_fashioned(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    """What a server that speaks only 2026-07-28 has against a request."""
+    if method == "initialize" and MODE == "modern":
+        return {"code": -32601, "message": "Method not found"}
+    meta = params.get("_meta") or {}
+    if method != "initialize" and meta.get("io.modelcontextprotocol/protocolVersion") != MODERN:
+        return {"code": -32602, "message": f"{method} lacks its _meta"}
+    return None
+
+
 def answer(message: dict[str, Any]) -> None:
-    method, params = message.get("method"), message.get("params") or {}
+    method, params = str(message.get("method")), message.get("params") or {}
     result: dict[str, Any] | None
-    if method == "initialize":
+    if MODERN and (problem := old_fashioned(method, params)):
+        send({"id": message["id"], "error": problem})
+        return
+    if MODE == "modern-shape" and method == "initialize":
+        result = {"resultType": "complete", "supportedVersions": [MODERN]}
+    elif method == "server/discover":
+        result = {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}}
+        result |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    elif method == "subscriptions/listen":
+        stamp = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
+        wanted = {"notifications": params["notifications"]}
+        send({"method": "notifications/subscriptions/acknowledged", "params": stamp | wanted})
+        listeners.append(stamp)
+        return
+    elif method == "initialize":
         capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
         result = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities}
         result["serverInfo"] = {"name": "fake", "version": "1"}
@@ -136,7 +181,8 @@ def answer(message: dict[str, Any]) -> None:
     elif method == "tools/call":
         token = (params.get("_meta") or {}).get("progressToken")
         try:
-            result = call(message["id"], params["name"], params.get("arguments") or {}, token)
+            arguments = params.get("arguments") or {}
+            result = call(message["id"], params["name"], arguments, token, params)
         except OSError as error:
             result = text(str(error), isError=True)
     elif method == "resources/list":

@@ -56,6 +56,12 @@ class Site(ThreadingHTTPServer):
         self.packs = False
         self.answers: Callable[[Handler, dict[str, Any]], None] | None = None
         self.asked: list[str] = []
+        self.more: dict[str, Any] = {}
+        """Of the login server's description."""
+        self.registers = True
+        self.clients: list[tuple[str, str | None, str | None]] = []
+        self.session = ""
+        self.sessions: list[str] = []
 
     def issue(self) -> dict[str, Any]:
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
@@ -103,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
             ends["registration_endpoint"] = f"{site.base}/register"
             methods = {"code_challenge_methods_supported": ["S256"]}
             types_ = {"response_types_supported": ["code"]}
-            self.reply(200, {"issuer": site.base, **ends, **methods, **types_})
+            self.reply(200, {"issuer": site.base, **ends, **methods, **types_, **site.more})
         elif parts.path == "/authorize":
             asked = dict(parse_qsl(parts.query))
             code = secrets.token_hex(8)
@@ -118,7 +124,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path == "/register":
+        if self.path == "/register" and not self.server.registers:
+            self.reply(400, {"error": "invalid_redirect_uri"})
+        elif self.path == "/register":
             asked = json.loads(body)
             self.reply(201, {"client_id": "client-1", **asked})
         elif self.path == "/token":
@@ -137,6 +145,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, site.issue()) if known else self.reply(400, {"error": "invalid_grant"})
             return
         authorized = site.codes.pop(asked["code"], {})
+        basic, posted = self.headers.get("Authorization"), asked.get("client_secret")
+        site.clients.append((authorized["client_id"], basic, posted))
         digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         if authorized.get("code_challenge") == challenge:
@@ -163,7 +173,12 @@ class Handler(BaseHTTPRequestHandler):
         if site.answers is not None and message["method"] == "tools/call":
             site.answers(self, answer)
             return
-        self.reply(200, answer)
+        given = self.headers.get("Mcp-Session-Id", site.session)
+        if given != site.session:
+            self.reply(404, {"error": "no such session"})
+            return
+        site.sessions.append(given)
+        self.reply(200, answer, **({"Mcp_Session_Id": site.session} if site.session else {}))
 
 
 def _result(message: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +221,7 @@ async def browse(url: str) -> None:
         await client.get(page.headers["location"])
 
 
-async def log_in(site: Site, home: Path, **options: Any) -> FileStore:
+async def log_in(site: Site, home: Path, /, row: Any = None, **options: Any) -> FileStore:
     store = token_store(str(home), "file")
     assert isinstance(store, FileStore)
     opened: list[asyncio.Task[None]] = []
@@ -214,7 +229,7 @@ async def log_in(site: Site, home: Path, **options: Any) -> FileStore:
     async def show(url: str) -> None:
         opened.append(asyncio.ensure_future(browse(url)))
 
-    await login(server_of(site), store, show=show, **options)
+    await login(server_of(site, **(row or {})), store, show=show, **options)
     await asyncio.gather(*opened)
     return store
 
@@ -357,6 +372,78 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(
         assert (await rest.call("web/hello")).text == "hello from afar"
 
 
+def refusing(status: int, body: Any = None, **headers: str) -> Any:
+    return lambda handler, _answer: handler.reply(status, body, **headers)
+
+
+_SCOPED = 'Bearer error="insufficient_scope", scope="files:read files:write"'
+_RPC = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32001, "message": "Unauthorized"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (refusing(401), "HTTP 401 Unauthorized; log in with: toolrest mcp login web"),
+        (refusing(401, _RPC), "HTTP 401: Unauthorized; log in with: toolrest mcp login web"),
+        (
+            refusing(403, {"error": "forbidden"}, WWW_Authenticate=_SCOPED),
+            "HTTP 403: forbidden; it wants the scope files:read files:write; "
+            "run: toolrest mcp login web --scopes files:read,files:write",
+        ),
+        (
+            refusing(429, {"error": {"message": "slow down"}}, Retry_After="7"),
+            "HTTP 429: slow down; try again in 7 s",
+        ),
+        (refusing(500, {"detail": "no disk left"}), "HTTP 500: no disk left"),
+        (refusing(503), "HTTP 503 Service Unavailable"),
+    ],
+)
+async def test_what_a_server_says_in_the_middle_of_a_session_is_passed_on(
+    open_rest: Open, site: Site, answers: Any, words: str
+) -> None:
+    site.guarded, site.answers = False, answers
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("web/hello")
+        assert output.text.endswith(f"tools/call failed: {words}")
+        site.answers = None
+        assert (await rest.call("web/hello")).text == "hello from afar"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["", _SCOPED])
+async def test_a_login_that_ends_in_a_session_says_how_to_log_in_again(
+    open_rest: Open, site: Site, toolrest_home: Path, scope: str
+) -> None:
+    """The SDK ended the connection, and the words were those of a lost one."""
+    await log_in(site, toolrest_home)
+    settings = {"mcp.oauth_credentials_store": "file"}
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}, settings=settings) as rest:
+        await rest.wait_for_mcp()
+        if scope:
+            site.answers = refusing(403, WWW_Authenticate=scope)
+        else:
+            site.valid.clear()
+        output = await rest.call("web/hello")
+        assert rest.mcp is not None
+        assert rest.mcp.status()[0].state == "ready"
+    if scope:
+        assert "--scopes files:read,files:write" in output.text
+    else:
+        assert "log in again with: toolrest mcp login web" in output.text
+
+
+async def test_a_session_that_the_server_ended_is_opened_again(open_rest: Open, site: Site) -> None:
+    site.guarded, site.session = False, "one"
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("web/hello")).text == "hello from afar"
+        site.session = "two"
+        assert (await rest.call("web/hello")).failed
+        assert (await rest.call("web/hello")).text == "hello from afar"
+    assert {"one", "two"} <= set(site.sessions)
+
+
 @pytest.mark.parametrize(
     ("own", "asked", "refused"),
     [
@@ -378,6 +465,48 @@ async def test_the_open_internet_does_not_lead_into_the_users_network(
             await leaving(request)
     else:
         await leaving(request)
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_registered_client_gives_its_secret(
+    site: Site, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setenv("WEB_SECRET", "very-secret")
+    site.registers, site.more = False, {"token_endpoint_auth_methods_supported": [method]}
+    row = {"oauth_client_id": "mine", "oauth_client_secret_env_var": "WEB_SECRET"}
+    store = await log_in(site, toolrest_home, row)
+    basic = "Basic " + base64.b64encode(b"mine:very-secret").decode()
+    by_post = method == "client_secret_post"
+    assert site.clients == [("mine", *((None, "very-secret") if by_post else (basic, None)))]
+    assert "very-secret" not in Path(store.path).read_text()
+    assert "very-secret" in server_of(site, **row).secrets().values()
+    monkeypatch.delenv("WEB_SECRET")
+    with pytest.raises(McpError, match="WEB_SECRET, which is not set"):
+        await log_in(site, toolrest_home, row)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_client_described_at_an_address(
+    site: Site, toolrest_home: Path, offered: bool
+) -> None:
+    """A login server that reads such descriptions gets the address; others register us."""
+    site.more = {"client_id_metadata_document_supported": offered}
+    document = "https://example.com/toolrest.json"
+    await log_in(site, toolrest_home, {"oauth_client_id": document})
+    assert [client for client, *_ in site.clients] == [document if offered else "client-1"]
+
+
+@pytest.mark.slow
+def test_a_login_that_fails_says_why_and_nothing_else(site: Site, toolrest_home: Path) -> None:
+    site.registers = False
+    (toolrest_home / "config.toml").write_text(f'[mcp_servers.web]\nurl = "{site.base}/mcp"\n')
+    command = [str(Path(sys.executable).parent / "toolrest"), "mcp", "login", "--no-browser", "web"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "the login failed" in line
+    assert "invalid_redirect_uri" in line
 
 
 @pytest.mark.slow

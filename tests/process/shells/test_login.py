@@ -79,9 +79,9 @@ async def test_the_profile_s_variables_without_the_profile(
         argv, found, _ = await shells.prepare(BASH, "echo", env, str(home), forced=("PAGER",))
         assert argv == ("/bin/bash", "-c", "echo")
         assert found["GREETING"] == "hello\nworld"
-        assert found["PATH"].startswith(f"{home}/bin:")
+        assert found["PATH"].startswith(f"/usr/bin:/bin:{home}/bin:")
         assert found["PAGER"] == "cat", "what is forced stays"
-    assert calls.count == 2, "once as a login shell, once to compare"
+    assert calls.count == 3, "without a shell, as a login shell, and to compare"
 
 
 async def test_the_same_as_a_real_login_shell(
@@ -95,7 +95,7 @@ async def test_the_same_as_a_real_login_shell(
     argv, found, _ = await LoginShells(owner, unconfined).prepare(BASH, line, env, "/")
     assert argv[1] == "-c"
     ours = await run(owner, Command(argv, "/", found))
-    theirs = await run(owner, Command(BASH.argv(line), "/", env))
+    theirs = await run(owner, Command(BASH.argv(f"PATH={found['PATH']}; {line}"), "/", env))
     assert ours.stdout == theirs.stdout
     assert "hi\n" in ours.stdout
 
@@ -121,8 +121,9 @@ async def test_the_same_as_a_real_login_shell(
 async def test_what_only_a_login_shell_can_do_is_left_to_it(
     prepare: Callable[..., asyncio.Future[LoginStart]], env: dict[str, str], profile: str
 ) -> None:
-    argv, found, _ = await prepare(profile)
-    assert argv == ("/bin/bash", "-lc", "x")
+    argv, found, _ = await prepare(f"PATH=/usr/bin:/bin\n{profile}")
+    assert argv[:2] == ("/bin/bash", "-lc")
+    assert argv[2] in ("x", "export PATH=/usr/bin:/bin${PATH:+:$PATH}; x")
     assert found == env
 
 
@@ -145,8 +146,9 @@ async def test_a_profile_that_hangs(
     (home / ".profile").write_text("sleep 900")
     calls = Counted()
     shells = LoginShells(owner, calls)
+    line = "export PATH=/usr/bin:/bin${PATH:+:$PATH}; x"
     for _ in range(2):
-        assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", "x"), env, None)
+        assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", line), env, None)
     assert calls.count == 1, "known to hang, so not tried again"
 
 
@@ -180,7 +182,7 @@ async def test_another_environment_is_another_capture(
     shells = LoginShells(owner, unconfined)
     for path in ("/usr/bin:/bin", "/bin:/usr/bin"):
         _, found, _ = await shells.prepare(BASH, "x", env | {"PATH": path}, "/")
-        assert found["PATH"].startswith("/first:")
+        assert found["PATH"].startswith(f"{path}:/first:")
     results = await asyncio.gather(*(shells.prepare(BASH, "x", env, "/") for _ in range(5)))
     assert all(result == results[0] for result in results)
 
@@ -196,7 +198,7 @@ async def test_forced_variables_may_change_without_a_new_look(
         BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT")
     )
     _, second, _ = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
-    assert calls.count == 2
+    assert calls.count == 3
     assert (first["PAGER"], first["GIT_TERMINAL_PROMPT"], first["V"]) == ("cat", "0", "1")
     assert (second["PAGER"], second.get("GIT_TERMINAL_PROMPT"), second["V"]) == ("more", None, "1")
 
@@ -224,7 +226,7 @@ async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict
 async def test_plain_sh(prepare: Callable[..., asyncio.Future[LoginStart]]) -> None:
     argv, found, _ = await prepare("export V='a b'; PATH=/x:$PATH", shell=Shell("sh", "/bin/sh"))
     assert argv == ("/bin/sh", "-c", "x")
-    assert (found["V"], found["PATH"].split(":")[0]) == ("a b", "/x")
+    assert (found["V"], found["PATH"].split(":")[:3]) == ("a b", ["/usr/bin", "/bin", "/x"])
 
 
 async def test_variables_of_the_confinement_do_no_harm(
@@ -247,6 +249,65 @@ async def test_a_failing_confinement_falls_back(owner: Owner, env: dict[str, str
 
     argv, found, _ = await LoginShells(owner, broken).prepare(BASH, "x", env, "/")
     assert (argv[1], found) == ("-lc", env)
+
+
+async def seen(owner: Owner, start: LoginStart, *names: str) -> list[str]:
+    """What a command really finds in these variables."""
+    result = await run(owner, Command(start.argv, "/", start.env))
+    values = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+    return [values.get(name, "") for name in names]
+
+
+@pytest.mark.parametrize("state", ["", "UNEXPORTED=1", "umask 077", "exit_code=$(exit 3)"])
+@pytest.mark.parametrize("shell", [BASH, Shell("sh", "/bin/sh")])
+async def test_what_the_starting_shell_had_stays_and_the_profile_adds(
+    owner: Owner, home: Path, env: dict[str, str], shell: Shell, state: str
+) -> None:
+    """conda's own start in a profile, which sets PATH anew, took an activated one away."""
+    (home / ".profile").write_text(
+        "PATH=/opt/conda/bin:/usr/bin:/bin\nexport PATH CONDA_PREFIX=/opt/conda NVM_DIR=/nvm\n"
+        f"unset VIRTUAL_ENV\n{state}\n"
+    )
+    env |= {"PATH": "/w/.venv/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/w/.venv"}
+    env |= {"CONDA_PREFIX": "/opt/conda/envs/tea", "FOO-BAR": "odd", "BASH_FUNC_f%%": "() { :; }"}
+    start = await LoginShells(owner, unconfined).prepare(shell, "env", env, "/")
+    assert start.path == "/w/.venv/bin:/usr/bin:/bin:/opt/conda/bin"
+    assert start.argv[1] == ("-c" if not state else "-lc")
+    names = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "NVM_DIR")
+    expected = [start.path, "/w/.venv", "/opt/conda/envs/tea", "/nvm"]
+    assert await seen(owner, start, *names) == expected
+
+
+async def test_path_comes_first_even_where_the_profile_is_not_known(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    profile = '[ -z "$SEEN" ] || exit 3; export SEEN=1 PATH=/opt/x:/bin'
+    (home / ".profile").write_text(f"exec 3>&1; {profile}; yes | head -c 3000000\n")
+    start = await LoginShells(owner, unconfined).prepare(BASH, "printenv PATH", env, "/")
+    result = await run(owner, Command(start.argv, "/", start.env))
+    assert start.path is None
+    assert result.stdout.rstrip().endswith("/usr/bin:/bin:/opt/x:/bin")
+
+
+async def test_a_secret_is_not_put_into_the_arguments(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    policy = EnvironmentPolicy(ignore_default_excludes=True)
+    (home / ".profile").write_text("umask 077; export MY_TOKEN=other EDITOR=vi PAGER=less")
+    env |= {"MY_TOKEN": "sesame", "EDITOR": "nano"}
+    start = await LoginShells(owner, unconfined, policy).prepare(BASH, "env", env, "/")
+    assert "sesame" not in " ".join(start.argv)
+    assert await seen(owner, start, "EDITOR", "PAGER") == ["nano", "cat"]
+
+
+async def test_programs_that_are_not_the_hosts_have_their_own_path(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".profile").write_text("export PATH=/container/bin:/bin")
+    shells = LoginShells(owner, unconfined, own_files=True)
+    start = await shells.prepare(BASH, "printenv PATH", env, "/")
+    assert (start.argv[1], start.path) == ("-c", "/container/bin:/bin")
+    assert start.env["PATH"] == start.path
 
 
 def test_the_files_that_are_watched(home: Path) -> None:

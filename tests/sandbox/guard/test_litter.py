@@ -14,7 +14,8 @@ import pytest
 from tests.machine import script
 from tests.sandbox.conftest import GIT, HERE, as_user, environment
 
-from toolrest.cli.terminal.notices import unanswered
+from toolrest.config.loader import load
+from toolrest.config.new_folder import NewFolder, new_folder
 from toolrest.config.trust import git_root
 from toolrest.mcp.json_files import project_servers
 from toolrest.private_files import is_placeholder, project_has
@@ -289,11 +290,12 @@ def test_our_own_code_takes_no_placeholder_for_the_projects_own_failed_before(
     assert len(os.listdir(root)) == 5
     assert all(is_placeholder(str(path)) for path in root.iterdir())
     assert git_root(str(root)) != str(root)
-    assert unanswered(str(root)) is None
+    config = load(workspace=root, surface="cli")
+    assert new_folder(config) == NewFolder(str(root), (), "")
     warnings: list[str] = []
     assert list(project_servers(str(root), True, warnings)) == []
     assert warnings == []
     points.release()
     (root / ".mcp.json").write_text("{}")
     assert project_has(str(root / ".mcp.json"))
-    assert unanswered(str(root)) == (str(root), [str(root / ".mcp.json")])
+    assert new_folder(config) == NewFolder(str(root), (str(root / ".mcp.json"),), "")

@@ -110,6 +110,25 @@ async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-oss-120b", "nobody-knows-it"])
+@pytest.mark.parametrize("text", ["a\\tb", r"\"\\\n", "\\1"], ids=["tabs", "quotes", "controls"])
+async def test_a_long_output_of_shell_is_cut_before_it_is_json(
+    tmp_path: Path, model: str, text: str
+) -> None:
+    """The JSON was cut a second time, in the middle of an escape, and was none."""
+    (tmp_path / "long").write_bytes(text.encode().decode("unicode_escape").encode() * 20_000)
+    async with rest_in(tmp_path, model=model) as rest:
+        output = await rest.call("shell", {"command": ["cat", "long"]})
+    first, notes = output.text.split("\n[toolrest] ")
+    shown = json.loads(first)
+    assert "truncated" in shown["output"]
+    assert shown["metadata"]["exit_code"] == 0
+    assert len(first) > 5000
+    assert "output cut" in notes
+    assert "cannot be parsed" not in notes
+
+
+@pytest.mark.usefixtures("any_sandbox")
 async def test_shell_command_layout_and_timeout(tmp_path: Path, clock: Clock) -> None:
     async with rest_in(tmp_path, shell="shell_command") as rest:
         done = await rest.call("shell_command", {"command": "echo hi", "login": False})

@@ -110,23 +110,24 @@ async def test_a_bash_that_path_finds_in_the_project_is_not_the_systems(
 
 
 @pytest.mark.needs("sandbox")
-async def test_the_path_of_a_login_profile_is_the_path_that_is_judged(
+async def test_a_login_profile_hides_no_program_of_the_starting_shell(
     workspace: Path, tmp_path: Path, toolrest_home: Path, solid_folder: Path
 ) -> None:
-    """A profile that puts `./node_modules/.bin` first made a planted `ls` count as harmless."""
-    allow_outside(toolrest_home, "git", "fetch")
-    for name in ("ls", "git"):
-        program(workspace / "node_modules" / ".bin" / name, f"touch {tmp_path}/escaped")
+    """A profile that puts `./node_modules/.bin` first made a planted `ls` the one that ran."""
+    allow_outside(toolrest_home, "tea")
+    for name in ("ls", "tea"):
+        program(workspace / "node_modules" / ".bin" / name, f"touch {tmp_path}/escaped; echo mine")
     home = solid_folder  # inside the sandbox /tmp is another one
     (home / ".bash_profile").write_text("PATH=./node_modules/.bin:$PATH\n")
     env = {**os.environ, "HOME": str(home), "PATH": "/usr/bin:/bin"}
     asked = Asked()
     async with session(workspace, asked, env, approval_policy="untrusted") as rest:
-        judged = await rest.call("exec_command", {"cmd": "ls", "shell": "bash"})
-        by_rule = await rest.call("exec_command", {"cmd": "git fetch", "shell": "bash"})
-    assert judged.failed
-    assert by_rule.text is not None
-    assert "before the system's ls" in asked[0].reason
+        listed = await rest.call("exec_command", {"cmd": "ls", "shell": "bash"})
+        by_rule = await rest.call("exec_command", {"cmd": "tea", "shell": "bash"})
+    assert "node_modules" in listed.text
+    assert "mine" not in listed.text
+    assert by_rule.text == "rejected by user", "found, but no rule is for a file of the workspace"
+    assert [request.command[-1] for request in asked] == ["tea"]
     assert not (tmp_path / "escaped").exists()
 
 

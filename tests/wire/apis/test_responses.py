@@ -11,7 +11,6 @@ from toolrest.testing import (
     Cut,
     Fail,
     Freeform,
-    Garbage,
     Incomplete,
     LocalShell,
     Pause,
@@ -249,11 +248,13 @@ async def test_broken_streams(
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
-async def test_what_is_not_json_is_skipped(connect: Any, ask: Any, done: Any) -> None:
+async def test_an_item_of_an_odd_shape_is_kept(connect: Any, ask: Any, done: Any) -> None:
     odd = {"type": "reasoning", "summary": "not a list", "new": [1]}
-    async with ScriptedServer([[Garbage(), Garbage("[1]"), Raw(odd), Say("ok")]]) as server:
+    async with ScriptedServer([[Raw(odd), Say("ok")]]) as server:
         events = await ask(connect(server, "responses"))
-    assert done(events)[0] == odd
+    item = done(events)[0]
+    assert item.pop("others")["message"] == {"new": odd.pop("new")}  # goes back to this server only
+    assert item == odd
     assert done(events)[1]["type"] == "message"
 
 

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.wire.http import sse
-from toolrest.wire.http.sse import Events, TooLarge
+from toolrest.wire.http.sse import Events
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -52,14 +50,3 @@ def test_a_byte_order_mark_is_one_only_at_the_start() -> None:
     assert (
         read([stream]) == read([stream[at : at + 1] for at in range(len(stream))]) == [b"a", b"c"]
     )
-
-
-def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "LARGEST_EVENT", 100)
-    events = Events()
-    events.feed(b"data: 1234567" * 7)
-    with pytest.raises(TooLarge):
-        events.feed(b"1234567890")
-    events = Events()
-    with pytest.raises(TooLarge):
-        events.feed(b"data: 12345678901234567890\n" * 20)

@@ -33,6 +33,7 @@ from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_conte
 from toolrest.agent.history.tokens import usage_json
 from toolrest.errors import Fatal, Rejected, ToolrestError
 from toolrest.events import Event
+from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
@@ -67,7 +68,8 @@ class Conversation(Generic[Output]):
     nothing is shared between them.
 
     With `raises`, a turn without an answer is an AgentError, as `agent.session()` has it; else
-    the result of the turn says so. `output` is the type of the answers.
+    the result of the turn says so. `output` is the type of the answers. With `waits`, the first
+    request waits for the MCP servers that are configured, unless `mcp.wait` is false.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Conversation(Generic[Output]):
         shares: Shared | None = None,
         output: OutputType[Output] | None = None,
         raises: bool = False,
+        waits: bool = True,
     ) -> None:
         self.rest = rest
         """The tools of the conversation."""
@@ -103,6 +106,7 @@ class Conversation(Generic[Output]):
         self._owns_model = owns_model
         self._output: OutputType[Output] = OutputType(str) if output is None else output
         self._raises = raises
+        self._waits = waits
         started_by = None if shares is None else shares.conversation
         above = None if started_by is None else started_by.value
         self.accounting: Accounting = Accounting(
@@ -130,6 +134,8 @@ class Conversation(Generic[Output]):
         self.takes_messages = False  # whether the model will read what is said to the turn
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
+        self.ends_after_calls = False
+        """Whether the turn ends once the calls of this reply have, without another request."""
         self._opened = False
         self._warm_up: WarmUp | None = None
         self.weak_sandbox_said = False
@@ -236,6 +242,7 @@ class Conversation(Generic[Output]):
         denials = Denials()
         unsubscribe = self.rest.subscribe(denials)
         self._stopping = None
+        self.ends_after_calls = False
         self._task = asyncio.ensure_future(self._turn(loop, work))
         self.takes_messages = True
         cancelled = False
@@ -283,7 +290,8 @@ class Conversation(Generic[Output]):
     async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
         if not self._opened:
-            await self.rest.wait_for_mcp(required=True)
+            unknown = self._waits and self.rest.settings.mcp.wait
+            await self.rest.wait_for_mcp(required=True, unknown=unknown)
         if not self._opened and self.hooks is not None:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]
@@ -392,13 +400,14 @@ class Conversation(Generic[Output]):
         settings, model = self.rest.settings, self.model.name
         self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
         self._write_events()
-        for item in messages:
-            self._record_user_item(item)
+        self._record_messages(messages)
 
-    def _record_user_item(self, item: JSONObject) -> None:
-        self.record(item)
-        if item.get("role") == "user":
-            self.emit(UserMessage(message=own_text(item)))
+    def _record_messages(self, items: Sequence[JSONObject]) -> None:
+        for item in items:
+            self.record(item)
+        for item in items:
+            if item.get("role") == "user":
+                self.emit(UserMessage(message=own_text(item)))
 
     def says_weak_sandbox(self, message: str) -> bool:
         """Whether the person is to read this; False once it was said, by an earlier run too."""
@@ -429,7 +438,7 @@ class Conversation(Generic[Output]):
     def take_pending(self) -> None:
         """Record the messages that were added to the running turn."""
         while self._added:
-            self._record_user_item(self._added.popleft())
+            self._record_messages([self._added.popleft()])
 
     def request(
         self,
@@ -457,6 +466,19 @@ class Conversation(Generic[Output]):
             tool_choice="auto" if may_call else "none",
             tokens=None if self.accounting.window is None else self.tokens,
         )
+
+    def offered_name(self, call: JSONObject) -> str | None:
+        """The name of the offered tool that a call means by one no API takes; None for others."""
+        name, space = call.get("name"), call.get("namespace")
+        if not isinstance(name, str) or is_legal(name):
+            return None
+        registry = self.rest.session.registry
+        before, _, bare = name.rpartition(".")
+        tool = registry.get(name, space if isinstance(space, str) else None)
+        tool = tool or (registry.get(bare, before) if before else None)
+        if tool is None or not (tool.offered and registry.offers(tool)):
+            return None
+        return registry.wire_name(tool)
 
     # Tokens
 

@@ -32,6 +32,8 @@ taken effect in part: check before you repeat one.
 </turn_aborted>"""
 _MOST_COMPACTIONS = 3
 _MOST_HOLDS = 8
+_MOST_CUTS = 5
+"""Replies in a row that the model's limit may cut."""
 _LONGEST_PROMPT = 60
 
 
@@ -57,6 +59,7 @@ class Loop:
         self._complaints = 0
         self.text: str | None = None
         self._holds = 0
+        self._cuts = 0
 
     async def run(self, messages: Sequence[JSONObject]) -> TurnEnd:
         """Run the turn of the user's messages to its end; only cancellation is raised."""
@@ -106,6 +109,8 @@ class Loop:
             self._check_failure()
             if conversation.held:
                 return TurnEnd("pending", "pending", text=self.text)
+            if conversation.ends_after_calls:
+                return TurnEnd(text=self.text)
             goes_on = sampled.follow_up or conversation.has_pending or self._complained()
             if not (goes_on or await self._hook_wants_more() or conversation.has_pending):
                 return TurnEnd(text=self.text)
@@ -165,6 +170,7 @@ class Loop:
             attempt += sampled.retries
             if error is None:
                 self.budget.turns += 1
+                self._cuts = 0
                 return sampled
             self._check_failure()
             if is_about_images(error) and self._drop_images():
@@ -177,8 +183,9 @@ class Loop:
                 compactions += 1
                 await self._compact(overflowed=True)
                 continue
-            if error.kind == "incomplete" and sampled.follow_up:
-                # Its whole calls were made: the model goes on from their outputs.
+            if error.kind == "incomplete" and sampled.follow_up and self._cuts < _MOST_CUTS:
+                # Its calls were answered: the model goes on from their outputs.
+                self._cuts += 1
                 self.budget.turns += 1
                 message = f"an answer was cut after its calls: {error.message}"
                 self.conversation.emit(events.Warning(message=message))

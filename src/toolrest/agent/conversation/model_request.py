@@ -19,13 +19,16 @@ from toolrest.agent.conversation.events import (
     StreamError,
 )
 from toolrest.agent.history.history import answered_item, message_text, output_item
+from toolrest.agent.history.journal import EARLY_OUTPUT
 from toolrest.errors import Fatal
 from toolrest.items import JSONObject
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.items.pairing import call_id_of, is_call
+from toolrest.wire.items.parts import WIRE_NAME
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ModelError,
     Notice,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.usage import Budget
     from toolrest.gate.call.turn import RunningCall, Turn
     from toolrest.gate.output.redact import StreamRedactor
+    from toolrest.items import CallItem, ToolOutput
     from toolrest.wire.model import ModelEvent, ModelRequest
 
 _STORED = frozenset(
@@ -112,6 +116,9 @@ class ModelRequestRun:
         self._message: JSONObject | None = None
         """A complete message; it counts once the stream goes on, so none is recorded twice."""
         self.turn = turn
+        turn.on_output = self._ended
+        self._is_over = False
+        """Whether all calls have come, so that outputs can take their places."""
         self.budget = budget
         self.result = ModelReply()
         self._calls: list[_Call] = []
@@ -238,33 +245,46 @@ class ModelRequestRun:
 
     def _call(self, item: JSONObject) -> None:
         """Record the call, then start it: after a crash in between it is not run twice."""
-        history = self.conversation.transcript
-        call_id = history.unused_id(call_id_of(item))
-        if item.get("call_id") != call_id:
-            item = {**item, "call_id": call_id}
-        self.result.follow_up = True
-        call = _Call(item)
-        self._calls.append(call)
-        self.conversation.record(item)
+        call = self._recorded_call(item)
         refusal = self.budget.take_call()
         if refusal is not None:
             call.refusal = refusal
             return
-        for found in calls_in([item]):
+        for found in calls_in([call.item]):
             call.running = self.turn.start(found)
+
+    def _cut(self, event: CutCall) -> None:
+        self._let_go()
+        self._recorded_call(event.item).refusal = event.reason
+
+    def _recorded_call(self, item: JSONObject) -> _Call:
+        history = self.conversation.transcript
+        call_id = history.unused_id(call_id_of(item))
+        if item.get("call_id") != call_id:
+            item = {**item, "call_id": call_id}
+        if (name := self.conversation.offered_name(item)) is not None:
+            item = {**item, WIRE_NAME: name}
+        self.result.follow_up = True
+        call = _Call(item)
+        self._calls.append(call)
+        self.conversation.record(item)
+        return call
 
     # The outputs
 
     async def _drain(self) -> None:
         """Record the outputs in call order."""
-        while self._recorded < len(self._calls):
-            running = self._calls[self._recorded].running
+        self._is_over = True
+        while (at := self._recorded) < len(self._calls):
+            running = self._calls[at].running
             if running is not None:
                 await running.output()
-            await self._answer()
+            if self._recorded == at:
+                await self._answer()
 
     async def _abandon(self) -> None:
         """Abort the calls; each one that began gets its one output before this returns."""
+        self._is_over = True
         started = [call.running for call in self._calls if call.running is not None]
         for running in started:
             running.abort()
@@ -274,6 +294,21 @@ class ModelRequestRun:
             # If the journal has failed, the history in memory is still complete.
             with suppress(Fatal):
                 await self._answer()
+
+    def _ended(self, item: CallItem, output: ToolOutput) -> None:
+        """Write an output before its end is told: in its place, or beside it until that is free."""
+        conversation = self.conversation
+        at = next((n for n, each in enumerate(self._calls) if _is_of(each, item)), None)
+        if at is None or at < self._recorded:
+            return
+        if conversation.held is not None and conversation.held.keeps(self._calls[at].item, output):
+            return
+        answered = answered_item(item, output)
+        if self._is_over and at == self._recorded:
+            self._recorded += 1
+            conversation.record(answered)
+        else:
+            conversation.journal.write("event_msg", {"type": EARLY_OUTPUT, "item": answered})
 
     async def _answer(self) -> None:
         call = self._calls[self._recorded]
@@ -286,6 +321,10 @@ class ModelRequestRun:
             if held is not None and held.keeps(call.item, output):
                 return
             self.conversation.record(answered_item(call.running.item, output))
+
+
+def _is_of(call: _Call, item: CallItem) -> bool:
+    return call.running is not None and call.running.item is item
 
 
 def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:
@@ -304,4 +343,5 @@ _HANDLERS: dict[type, Callable[[ModelRequestRun, Any], None]] = {
     Notice: ModelRequestRun._notice,
     Completed: ModelRequestRun._completed,
     ItemDone: ModelRequestRun._item,
+    CutCall: ModelRequestRun._cut,
 }

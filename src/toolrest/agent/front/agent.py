@@ -186,6 +186,7 @@ class Agent(Generic[Out]):
         shares: Shared | None = None,
         raises: bool = True,
         output: OutputType[Any] | None = None,
+        waits: bool = True,
     ) -> Conversation[Any]:
         self._check(deps)
         path = None
@@ -210,6 +211,7 @@ class Agent(Generic[Out]):
             shares=shares,
             output=self._output if output is None else output,
             raises=raises,
+            waits=waits,
         )
 
     def open_for_person(
@@ -223,7 +225,12 @@ class Agent(Generic[Out]):
         A turn without an answer is no error; its result says so.
         """
         return self._open(
-            resume, on_ask=on_ask, workspace=workspace, raises=False, output=OutputType(str)
+            resume,
+            on_ask=on_ask,
+            workspace=workspace,
+            raises=False,
+            output=OutputType(str),
+            waits=False,
         )
 
     def _check(self, deps: Any) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from toolrest.gate.output.redact import Redactor
 
 FOLDER = "sessions"
+NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
+"""The name of a session's file: when it began, and its id."""
+EARLY_OUTPUT = "call_output"
+"""The line of an output that came before its place in the conversation was free."""
 
 
 def turn_context(settings: Settings, model: str, cwd: str, turn_id: str) -> JSONObject:

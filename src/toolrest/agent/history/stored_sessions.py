@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from toolrest.agent.history.history import is_user_turn, message_text, own_text
-from toolrest.agent.history.journal import FOLDER
+from toolrest.agent.history.journal import FOLDER, NAME
 from toolrest.agent.history.rollout import lines_of, parsed
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
-_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
 _HEAD_LINES = 40
 _TITLE = 80
 _SAID = 200
@@ -64,7 +62,7 @@ def stored_sessions(home: str) -> list[Stored]:
 
 def stored_at(folder: str, name: str) -> Stored | None:
     """The session whose file has this name; None for another file."""
-    match = _NAME.fullmatch(name)
+    match = NAME.fullmatch(name)
     return Stored(os.path.join(folder, name), match[2], match[1]) if match else None
 
 
@@ -98,6 +96,8 @@ def head_of(lines: Iterable[tuple[str, JSONObject] | None]) -> tuple[JSONObject,
         kind, payload = line if line is not None else ("", {})
         if kind == "session_meta":
             meta = meta or payload
+        elif kind == "turn_context":  # says it where the first line is damaged
+            meta = meta or {"cwd": payload.get("cwd")}
         elif kind == "response_item" and is_user_turn(payload):
             return meta, " ".join(own_text(payload).split())[:_TITLE]
     return meta, None

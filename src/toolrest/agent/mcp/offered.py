@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolrest.config.schema.model_limits import model_info
@@ -115,15 +116,19 @@ class OfferedTools:
             self._registry.quarantined.pop(f"mcp__{server.name}__{name}", None)
         for definition in wanted.values():
             if definition.key not in self._tools:
-                self._add(definition, server, checked=False)
+                self._add(definition, server)
         for name, reason in rejected.items():
             self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
         self.settle()
 
-    def recall(self, server: Server, wanted: Mapping[str, Definition]) -> None:
-        """Add the cached tools of an earlier session unchecked; call `settle` after the last."""
+    def recall(
+        self, server: Server, wanted: Mapping[str, Definition], rejected: Mapping[str, str]
+    ) -> None:
+        """Add the cached tools of an earlier session; call `settle` after the last."""
         for definition in wanted.values():
-            self._add(definition, server, checked=True)
+            self._add(definition, server)
+        for name, reason in rejected.items():
+            self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
 
     def settle(self) -> None:
         """Decide anew which tools are deferred."""
@@ -134,13 +139,17 @@ class OfferedTools:
         own = (tool for key, tool in self._tools.items() if key[0] == server.name)
         return {tool.definition.name: tool.definition for tool in own}
 
-    def _add(self, definition: Definition, server: Server, *, checked: bool) -> None:
+    def prepare(self) -> None:
+        """Make the schemas for models; it takes its time and may be done in a thread."""
+        for tool in list(self._tools.values()):
+            with suppress(ToolDefinitionError):
+                _ = tool.parameters
+
+    def _add(self, definition: Definition, server: Server) -> None:
         tool = McpTool(definition, server)
         if not is_on(tool, self._settings, "/".join(definition.key)):
             return
         try:
-            if not checked:
-                tool.validate()
             self._registry.add(tool, override=True)
             self._tools[tool.definition.key] = tool
         except ToolDefinitionError as error:

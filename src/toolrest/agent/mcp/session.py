@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest import __version__, events
@@ -15,14 +14,15 @@ from toolrest.agent.mcp.offered import OfferedTools
 from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.trust import Trust
 from toolrest.config.files import placeholder_records
-from toolrest.errors import ToolrestError
+from toolrest.errors import ToolDefinitionError, ToolrestError
 from toolrest.events import Event, McpServerState
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pool import HEAD_START, Pool
-from toolrest.mcp.tool_cache import ToolCache
+from toolrest.mcp.tool_cache import ToolCache, tool_cache_path
 from toolrest.mcp.transports.host import Host
 from toolrest.process.owner import Owner
 from toolrest.sandbox.network.hosts import Allowlist, parse_host
+from toolrest.tools.mcp.tool import McpTool
 
 if TYPE_CHECKING:
     from toolrest.gate.session import Ground
@@ -51,7 +51,7 @@ class McpSession:
         self._trust = Trust(ground)
         self._boxes = ServerBoxes(ground, self._trust.folders)
         self._folders = ServerFolders(self._boxes, self._trust, files, environ)
-        self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
+        self._cache = ToolCache(tool_cache_path(config.home))
         questions = ServerQuestions(ground)
         self._offered = OfferedTools(config, registry)
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -72,6 +72,7 @@ class McpSession:
             ask=questions.elicit,
             sample=questions.sample,
             http_auth=self._http_auth,
+            check=_unusable,
             client_version=__version__,
             redact=ground.redactor.redact,
             environ=environ,
@@ -85,26 +86,40 @@ class McpSession:
         cached = self._cache.get(server)
         if cached is None or not self._trust.is_pinned(server):
             return False
-        self._offered.recall(server, self._trust.known_tools(server, cached.definitions))
+        known = self._trust.known_tools(server, cached.definitions)
+        self._offered.recall(server, known, cached.rejected)
         return cached.fresh
 
     def start(self, delay: float = HEAD_START) -> None:
         """Begin to connect in the background. Twice does no harm."""
+        self._warn()
+        stale = [name for name in self.pool.connections if name not in self._fresh]
+        self.pool.start(stale, delay)
+
+    def _warn(self) -> None:
         for warning in self.warnings:
             self._emit(events.Warning(message=warning))
         self.warnings.clear()
-        stale = [name for name in self.pool.connections if name not in self._fresh]
-        self.pool.start(stale, delay)
 
     async def wait(self, names: Iterable[str] | None = None) -> None:
         """Wait until these servers, or all, are ready or have failed, and approvals answered."""
         await self.pool.wait(names)
         await self.settled()
 
-    async def wait_required(self) -> None:
-        """Wait for the servers with the setting `required`, and say for which after a second."""
-        needed = [c for _, c in sorted(self.pool.connections.items()) if c.server.row.required]
-        waiting = asyncio.gather(*(connection.settled() for connection in needed))
+    async def wait_first(self, *, everyone: bool) -> None:
+        """Wait for the servers with the setting `required`, or for all whose tools are not known.
+
+        After a second it is said for which.
+        """
+        self._warn()
+        rows = sorted(self.pool.connections.items())
+        needed = [
+            c for _, c in rows if c.server.row.required or (everyone and not self._knows(c.server))
+        ]
+        waiting = asyncio.gather(
+            *(connection.settled() for connection in needed),
+            asyncio.to_thread(self._offered.prepare),
+        )
         try:
             await asyncio.wait({waiting}, timeout=_PATIENCE)
             for connection in needed:
@@ -113,11 +128,15 @@ class McpSession:
             await waiting
         finally:
             waiting.cancel()
-        for connection in needed:
-            if connection.state == "failed":
-                name, reason = connection.server.name, connection.reason
-                message = f"the required MCP server {name} is not available: {reason}"
-                self._emit(events.Warning(message=message))
+
+    def _knows(self, server: Server) -> bool:
+        return bool(self._offered.of(server))
+
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for the server that a name without a tool belongs to, if it is starting."""
+        connection, _ = self._named_in(name)
+        if connection is not None and connection.state in ("configured", "starting"):
+            await self.wait([connection.server.name])
 
     async def aclose(self) -> None:
         """End every server and remove its sandbox."""
@@ -167,6 +186,8 @@ class McpSession:
         if self._states.get(name) != state:
             self._states[name] = state
             self._emit(McpServerState(server=name, state=state[0], reason=state[1]))
+            if connection.state == "failed":
+                self._emit(events.Warning(message=_not_there(connection.server, connection.reason)))
         if connection.listed and connection.state == "ready":
             self._review(connection)
 
@@ -177,9 +198,11 @@ class McpSession:
             return
         self._seen[server.name] = definitions
         rejected = dict(connection.rejected)
+        if rejected:
+            self._emit(events.Warning(message=_set_aside(server, rejected)))
         if self._trust.first_sight(server, definitions):
             self._offered.set(server, definitions, rejected)
-            self._remember(server)
+            self._remember(connection)
             return
         found = self._trust.difference(server, definitions)
         for name in found.untrusted:
@@ -187,11 +210,14 @@ class McpSession:
                 what="new" if name in found.added else "changed", server=server.name
             )
         self._offered.set(server, self._trust.known_tools(server, definitions), rejected)
-        self._remember(server)
+        self._remember(connection)
         if found.untrusted:
-            self._ask(server, definitions, found)
+            self._ask(connection, definitions, found)
 
-    def _ask(self, server: Server, definitions: dict[str, Definition], found: Changes) -> None:
+    def _ask(
+        self, connection: Connection, definitions: dict[str, Definition], found: Changes
+    ) -> None:
+        server = connection.server
         earlier = self._asking.get(server.name)
         if earlier is not None:
             earlier.cancel()
@@ -199,18 +225,19 @@ class McpSession:
         async def ask() -> None:
             refused = await self._trust.approve_tools(server, definitions, found)
             if refused is None and self._seen.get(server.name) == definitions:
-                self._offered.set(server, definitions, {})
-                self._remember(server)
+                self._offered.set(server, definitions, connection.rejected)
+                self._remember(connection)
 
         self._asking[server.name] = asyncio.ensure_future(ask())
 
-    def _remember(self, server: Server) -> None:
+    def _remember(self, connection: Connection) -> None:
         """Write what is offered to the cache, beside the event loop, one after the other."""
+        server, rejected = connection.server, dict(connection.rejected)
         definitions = self._offered.of(server)
 
         async def write() -> None:
             async with self._one_writer:
-                await asyncio.to_thread(self._cache.put, server, definitions)
+                await asyncio.to_thread(self._cache.put, server, definitions, rejected)
 
         task = asyncio.ensure_future(write())
         self._writing.add(task)
@@ -230,20 +257,51 @@ class McpSession:
 
     def explain(self, name: str) -> str | None:
         """The state of the server that a name without a tool belongs to."""
+        connection, tool = self._named_in(name)
+        if connection is None:
+            return None
+        server = connection.server.name
+        if tool in connection.rejected:
+            return f"the tool is set aside: {connection.rejected[tool]}"
+        if connection.state == "ready":
+            return f"the MCP server {server} has no such tool"
+        reason = f": {connection.reason}" if connection.reason else ""
+        return f"the MCP server {server} is {_STATES[connection.state]}{reason}"
+
+    def _named_in(self, name: str) -> tuple[Connection | None, str]:
+        """The server that the name of a tool begins with, and the rest of the name."""
         for server, connection in self.pool.connections.items():
-            if name.startswith((f"mcp__{server}__", f"{server}/")):
-                if connection.state == "ready":
-                    return f"the MCP server {server} has no such tool"
-                reason = f": {connection.reason}" if connection.reason else ""
-                return f"the MCP server {server} is {_STATES[connection.state]}{reason}"
-        return None
+            for start in (f"mcp__{server}__", f"{server}/"):
+                if name.startswith(start):
+                    return connection, name.removeprefix(start)
+        return None, ""
+
+
+def _unusable(server: Server, definition: Definition) -> str | None:
+    try:
+        McpTool(definition, server).validate()
+    except ToolDefinitionError as error:
+        return str(error)
+    return None
+
+
+def _set_aside(server: Server, rejected: Mapping[str, str]) -> str:
+    first, *more = rejected.items()
+    others = f", and {len(more)} more" if more else ""
+    return (
+        f"a tool of the MCP server {server.name} is set aside: {first[0]}: {first[1]}{others} "
+        f"(all: toolrest mcp test {server.name})"
+    )
+
+
+def _not_there(server: Server, reason: str) -> str:
+    kind = "required MCP" if server.row.required else "MCP"
+    return f"the {kind} server {server.name} is not available: {reason}"
 
 
 def _waits_for(server: Server) -> str:
-    limit = f"{server.row.startup_timeout_sec:g} s"
-    return (
-        f"waiting for the required MCP server {server.name} (at most {limit}: startup_timeout_sec)"
-    )
+    kind, limit = "required MCP" if server.row.required else "MCP", server.row.startup_timeout_sec
+    return f"waiting for the {kind} server {server.name} (at most {limit:g} s: startup_timeout_sec)"
 
 
 _NOT_APPROVED = (

@@ -24,7 +24,8 @@ def mcp_servers(ground: Ground, registry: Registry) -> McpServers | None:
     """The session's servers, or None; `ctx.mcp` works either way."""
     workspace = ground.files.workspace
     brought = any(project_has(os.path.join(workspace, name)) for name in _FILES)
-    if not ground.settings.mcp_servers and not brought:
+    settings = ground.settings
+    if not (settings.mcp_servers or settings.active_mcp_servers or brought):
         return None
     return McpServers(ground, registry)
 
@@ -59,12 +60,22 @@ class McpServers:
 
         self._starting = asyncio.ensure_future(later())
 
-    async def wait(self, names: tuple[str, ...] | None, *, required: bool) -> None:
-        """Wait for these servers, for all, or for those with the setting `required`."""
-        if not required:
-            await self.session().wait(names)
-        elif any(row.required for row in self._settings.mcp_servers.values()):
-            await self.session().wait_required()
+    async def wait(self, names: tuple[str, ...] | None) -> None:
+        """Wait for these servers, or for all."""
+        await self.session().wait(names)
+
+    async def wait_first(self, *, everyone: bool) -> None:
+        """Wait for the servers whose tools belong into the first request: `required` ones, or all.
+
+        Those whose tools are known from an earlier session are not waited for.
+        """
+        self.start()
+        if everyone or any(row.required for row in self._settings.mcp_servers.values()):
+            await self.session().wait_first(everyone=everyone)
+
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for the server that a name without a tool belongs to, if it is starting."""
+        await self.session().wait_for_tool(name)
 
     async def aclose(self) -> None:
         """End every server."""

@@ -12,10 +12,14 @@ from typing import Any
 
 from toolrest.agent.conversation.events import (
     AgentMessage,
+    AgentMessageDelta,
     AgentReasoning,
+    AgentReasoningDelta,
     AgentReasoningRaw,
+    ArgumentsPreview,
     StreamError,
     TaskComplete,
+    UserMessage,
 )
 from toolrest.agent.reports.exec_json_items import CallItems
 from toolrest.events import (
@@ -25,6 +29,7 @@ from toolrest.events import (
     PatchApplyEnd,
     PlanUpdate,
     PutBack,
+    ToolCallBegin,
     TurnStarted,
     Warning,  # noqa: A004 - the event
 )
@@ -38,7 +43,9 @@ class ThreadEvents:
     """A listener that writes the lines. Items are numbered over the whole run."""
 
     def __init__(self, write: Write) -> None:
-        self._write = write
+        self._put = write
+        self._first: JSONObject | None = None
+        self._held: list[JSONObject] = []
         self._count = 0
         self._plan: JSONObject | None = None
         self._patches: dict[str, JSONObject] = {}
@@ -46,26 +53,56 @@ class ThreadEvents:
 
     # The frame
 
-    def thread_started(self, thread_id: str, *, weak_sandbox: bool = False) -> None:
-        """Write the first line."""
+    def thread_started(
+        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool = False
+    ) -> None:
+        """Prepare the first line: it and all others wait until the journal has the prompt."""
         line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}
-        self._write(line | {"weak_sandbox": weak_sandbox})
+        self._first = line | {"untrusted_folder": untrusted_folder, "weak_sandbox": weak_sandbox}
 
     def error(self, message: str) -> None:
-        """Write an error that belongs to no item."""
-        self._write({"type": "error", "message": message})
+        """Write an error that belongs to no item; before the first line, in its place."""
+        error = {"type": "error", "message": message}
+        if self._first is not None:
+            self._begin(error)
+        else:
+            self._write(error)
+
+    def _write(self, line: JSONObject) -> None:
+        if self._first is not None:
+            self._held.append(line)
+        else:
+            self._put(line)
+
+    def _begin(self, first: JSONObject) -> None:
+        """Write the first line and those that waited."""
+        lines, self._first, self._held = [first, *self._held], None, []
+        for line in lines:
+            self._put(line)
 
     def result(
-        self, status: str, reason: str, exit_code: int, usage: JSONObject, denials: list[JSONObject]
+        self,
+        status: str,
+        reason: str,
+        exit_code: int,
+        usage: JSONObject,
+        denials: list[JSONObject],
+        denied_untrusted: int = 0,
     ) -> None:
         """Write the last line, exactly one, however the run ended."""
         line: JSONObject = {"type": "result", "status": status, "reason": reason, "usage": usage}
-        self._write(line | {"denials": denials, "exit_code": exit_code})
+        line |= {"denials": denials, "denied_untrusted": denied_untrusted}
+        self._write(line | {"exit_code": exit_code})
 
     # Events
 
     def __call__(self, event: Event) -> None:
         """Take an event of the session."""
+        if self._first is not None and isinstance(event, _AFTER_PROMPT):
+            if isinstance(event, TaskComplete) and event.status != "completed":
+                self.error(event.error or event.reason)
+            else:
+                self._begin(self._first)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -93,7 +130,7 @@ class ThreadEvents:
         self._write_item("completed", self._new("error", message=event.message))
 
     def _stream_error(self, event: StreamError) -> None:
-        self.error(event.message)
+        self._write({"type": "error", "message": event.message})
 
     def _command(self, event: ExecCommandBegin) -> None:
         self._calls.command(event, shlex.join(event.command))
@@ -112,7 +149,7 @@ class ThreadEvents:
         item = self._patches.pop(event.call_id, None)
         if item is not None:
             item["status"] = "completed" if event.success else "failed"
-            self._write_item("completed", item)
+            self._calls.hold(event.call_id, item)
 
     def _plan_update(self, event: PlanUpdate) -> None:
         items = [
@@ -144,6 +181,17 @@ def turn_usage(usage: JSONObject) -> JSONObject:
     """The counts that a finished turn reports."""
     return {name: count for name, count in usage.items() if name != "total_tokens"}
 
+
+_AFTER_PROMPT = (
+    UserMessage,
+    AgentMessage,
+    AgentMessageDelta,
+    AgentReasoningDelta,
+    ArgumentsPreview,
+    ToolCallBegin,
+    TaskComplete,
+)
+"""Events that come only once the prompt was written down."""
 
 _HANDLERS: dict[type[Event], Callable[[ThreadEvents, Any], None]] = {
     TurnStarted: ThreadEvents._turn_started,

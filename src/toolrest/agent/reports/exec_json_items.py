@@ -77,12 +77,18 @@ class CallItems:
         self._arguments: dict[str, str] = {}
         self._others: dict[str, JSONObject] = {}
         self._begun: dict[str, ToolCallBegin] = {}
+        self._finished: dict[str, list[JSONObject]] = {}
+        """Finished items by their calls, whose outputs are not written down yet."""
         self._itemised: set[str] = set()
         """Calls that have an item, by their own events."""
 
     def itemised(self, call_id: str) -> None:
         """Record that a call has its item."""
         self._itemised.add(call_id)
+
+    def hold(self, call_id: str, item: JSONObject) -> None:
+        """Keep a finished item until its call has ended."""
+        self._finished.setdefault(call_id, []).append(item)
 
     def __call__(self, event: Event) -> None:
         """Take any other event of the session."""
@@ -137,6 +143,9 @@ class CallItems:
 
     def _end(self, event: ToolCallEnd) -> None:
         self._arguments.pop(event.call_id, None)
+        for item in self._finished.pop(event.call_id, ()):
+            lost = {"status": "failed"} if event.failure == "fatal" and "status" in item else {}
+            self._write_item("completed", item | lost)
         begun = self._begun.pop(event.call_id, None)
         planned = begun is not None and begun.exec_item == "todo_list" and event.failure is None
         if begun is not None and event.call_id not in self._itemised and not planned:
@@ -195,8 +204,9 @@ class CallItems:
         elif event.type == "web_search_end":
             query = str(getattr(event, "query", ""))
             action = getattr(event, "action", None) or {"type": "search", "query": query}
-            self.itemised(str(getattr(event, "call_id", "")))
-            self._write_item("completed", self._new("web_search", query=query, action=action))
+            call_id = str(getattr(event, "call_id", ""))
+            self.itemised(call_id)
+            self.hold(call_id, self._new("web_search", query=query, action=action))
         elif event.type.startswith("collab_"):
             self._collab(event)
 
@@ -248,7 +258,7 @@ class CallItems:
             error = outcome.get("Err", answer)
             item["error"] = {"message": error if isinstance(error, str) else json.dumps(error)}
             item["status"] = "failed"
-        self._write_item("completed", item)
+        self.hold(event.call_id, item)
 
     def _collab(self, event: Event) -> None:
         if isinstance(event, CollabEnd):
@@ -259,7 +269,7 @@ class CallItems:
                     agent: _state(status) for agent, status in event.statuses.items()
                 }
                 item["status"] = "completed" if event.success else "failed"
-                self._write_item("completed", item)
+                self.hold(event.call_id, item)
         elif isinstance(event, CollabBegin):
             self.itemised(event.call_id)
             item = self._others[event.call_id] = self._new(
@@ -279,6 +289,10 @@ class CallItems:
         running |= {id(found): found for found in self._by_call.values()}
         for found in running.values():
             self._finish(found, None, "failed")
+        for items in self._finished.values():
+            for item in items:
+                self._write_item("completed", item)
+        self._finished.clear()
         for item in self._others.values():
             self._write_item("completed", item | {"status": "failed"})
         for table in (self._by_call, self._by_process, self._others, self._arguments):
@@ -296,10 +310,10 @@ def _state(status: Any) -> JSONObject:
 
 
 def _values(arguments: str) -> Any:
-    """The arguments of a call; the raw text of a freeform call stays text."""
+    """The arguments of a call; a freeform call's stay text, and so do those nested too deeply."""
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.approve import TerminalApprover
-from toolrest.cli.terminal.notices import ask_trust
+from toolrest.cli.terminal.notices import ask_folder
 from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.terminal import Terminal, is_terminal, safe_for
 from toolrest.items import Answered, Text, ToolOutput
@@ -83,5 +82,5 @@ async def _wait_for_server(rest: Toolrest, name: str) -> None:
 async def _open(choices: Choices, terminal: Terminal | None) -> Toolrest:
     if terminal is None:
         return choices.open()
-    await ask_trust(terminal, default_workspace(choices.folder))
+    await ask_folder(terminal, choices.load(), always=False)
     return choices.open(TerminalApprover(terminal))

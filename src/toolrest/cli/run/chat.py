@@ -19,7 +19,7 @@ from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.config.files import toolrest_home
-from toolrest.errors import ConfigError
+from toolrest.errors import ConfigError, ToolrestError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import OnAsk
 
 _LISTED = 10
-_ASKED: set[str] = set()
-"""Folders that were asked about in this run, and _SET_UP: nothing is asked for twice."""
-_SET_UP = "set-up"
+_SET_UP: list[bool] = []
+"""Not empty once a set-up was tried in this run: it is not tried twice."""
 _WITHOUT = "toolrest: this is the plain chat; for the other one: pip install 'toolrest[chat]'"
 
 
@@ -108,16 +107,26 @@ async def _run_plain(
     choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
 ) -> int:
     # Only for this kind of chat.
+    from toolrest.cli.terminal.notices import refused_notes
     from toolrest.cli.terminal.plain_chat import plain_chat
 
     rollout = None if resume is None else await _picked(choices, resume)
     while _missing(config := choices.load(flags)) is not None:
         await _ask_first(choices, flags)
     interruptible()
+    first: list[Config] = [config]
+
+    def open_(approver: OnAsk, path: str | None) -> Conversation:
+        if first:
+            return _opened(first.pop(), approver, path)
+        try:
+            return _opened(choices.load(flags), approver, path)
+        except ToolrestError as error:  # the folder's own settings, which count now
+            click.echo(f"the session stays read-only: {error}", err=True)
+            return _opened(config, approver, path)
+
     return await plain_chat(
-        lambda approver: _opened(config, approver, rollout),
-        config.workspace or "",
-        prompt,
+        open_, config.workspace or "", prompt, rollout=rollout, notes=refused_notes(config)
     )
 
 
@@ -131,13 +140,20 @@ async def _run(
     if resume is not None:
         rollout = await ended_by_signals(_picked(choices, resume))
 
+    notes: list[str] = []
+
     def prepare(questions: Questions) -> tuple[Open, str | None] | None:
         config = choices.load(flags)
         if _missing(config) is not None:
             return None
+        from toolrest.cli.terminal.notices import refused_notes
+
+        notes[:] = refused_notes(config)
+        first: list[Config] = [config]
 
         def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:
-            used = choices.load({**flags, **changed}) if changed else config
+            # Later ones as the settings are then: the folder may be trusted since.
+            used = first.pop() if first else choices.load({**flags, **changed})
             return _opened(used, questions, path)
 
         return open_, rollout
@@ -146,6 +162,7 @@ async def _run(
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         app.report = _report
+        app.notes = notes
         app.check = lambda changed: choices.load({**flags, **changed})
         take_back()
         code = await app.run()
@@ -166,13 +183,13 @@ def _folder(choices: Choices) -> str:
     return os.path.realpath(choices.folder or ".")
 
 
-def _missing(config: Config) -> Literal["model", "trust"] | None:
+def _missing(config: Config) -> Literal["model", "folder"] | None:
     """What has to be asked before a session can be opened.
 
     ConfigError for what no set-up puts right: an address that is none, a provider that is not
     known, or a flag or profile that names another provider than was set up.
     """
-    from toolrest.cli.terminal.notices import unanswered
+    from toolrest.cli.terminal.notices import has_question
     from toolrest.wire.providers import (
         lacks_key_or_address,
         model_for,
@@ -184,32 +201,29 @@ def _missing(config: Config) -> Literal["model", "trust"] | None:
     try:
         provider_for(config)
     except ConfigError:
-        if _SET_UP in _ASKED or not lacks_key_or_address(config):
+        if _SET_UP or not lacks_key_or_address(config):
             raise
         return "model"
     if config.value.model is None:
-        if _SET_UP in _ASKED:
+        if _SET_UP:
             model_for(config)  # says what is missing
         return "model"
-    folder = config.workspace or os.getcwd()
-    return "trust" if folder not in _ASKED and unanswered(folder) else None
+    return "folder" if has_question(config) else None
 
 
 async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
     # Only on a first run.
     from toolrest.cli.setup.first_run import FirstRun
-    from toolrest.cli.terminal.notices import ask_trust
+    from toolrest.cli.terminal.notices import ask_folder
     from toolrest.cli.terminal.terminal import Terminal
 
     interruptible()  # Ctrl-C at a question leaves the terminal as it was
     config = choices.load(flags)
     if _missing(config) == "model":
-        _ASKED.add(_SET_UP)
+        _SET_UP.append(True)
         await FirstRun(Terminal(), lambda more: choices.load({**flags, **more})).run()
     else:
-        folder = config.workspace or os.getcwd()
-        _ASKED.add(folder)
-        await ask_trust(Terminal(), folder)
+        await ask_folder(Terminal(), config)
 
 
 def _opened(config: Config, questions: OnAsk, rollout: str | None) -> Conversation:

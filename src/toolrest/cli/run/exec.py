@@ -61,7 +61,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--timeout", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds."
     ),
     click.option("--ephemeral", is_flag=True, help="Do not record the session."),
-    click.option("--wait-mcp", is_flag=True, help="Wait until every MCP server has started."),
+    click.option(
+        "--wait-mcp/--no-wait-mcp",
+        default=None,
+        help="The first request waits for the MCP servers, which is the default, or does not.",
+    ),
     click.option(
         "--no-ask",
         is_flag=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -21,6 +20,7 @@ from toolrest.errors import ConfigError
 from toolrest.events import Event, WeakSandbox
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import read_named
+from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Usage
 
 EXIT_CODES = {
@@ -44,6 +44,8 @@ class RunEnd(Struct):
     exit_code: int
     usage: JSONObject
     denials: list[JSONObject]
+    denied_untrusted: int = 0
+    """How many calls were denied because the folder is not trusted."""
 
     @classmethod
     def of(cls, result: TurnResult) -> RunEnd:
@@ -65,10 +67,9 @@ class ExecOutput:
         self.as_json = as_json
         self.broken = False
         self.thread = ThreadEvents(self._write)
-        self._opened = False
 
     def _write(self, line: JSONObject) -> None:
-        self.put(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+        self.put(dumps(line))
 
     def put(self, text: str) -> None:
         """One line to stdout; a reader that went away is remembered."""
@@ -82,17 +83,18 @@ class ExecOutput:
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def open(self, thread_id: str, *, weak_sandbox: bool = False) -> None:
+    def open(
+        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool = False
+    ) -> None:
         """The first line."""
-        self._opened = True
         if self.as_json:
-            self.thread.thread_started(thread_id, weak_sandbox=weak_sandbox)
+            self.thread.thread_started(
+                thread_id, untrusted_folder=untrusted_folder, weak_sandbox=weak_sandbox
+            )
 
     def give_up(self, problem: object, reason: str, code: int) -> RunEnd:
         """The run ends without a turn's result."""
         if self.as_json:
-            if not self._opened:
-                self.open(str(uuid.uuid4()))
             self.thread.error(str(problem))
         click.echo(f"toolrest: {problem}", err=True)
         return RunEnd.failed(reason, code)
@@ -101,7 +103,12 @@ class ExecOutput:
         """The last line."""
         if self.as_json:
             self.thread.result(
-                outcome.status, outcome.reason, outcome.exit_code, outcome.usage, outcome.denials
+                outcome.status,
+                outcome.reason,
+                outcome.exit_code,
+                outcome.usage,
+                outcome.denials,
+                outcome.denied_untrusted,
             )
 
 

@@ -22,6 +22,7 @@ from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import SANDBOX_MODES
 from toolrest.cli.run.exec_output import EXIT_CODES, ExecOutput, HeldEvents, RunEnd, read_form
+from toolrest.cli.run.untrusted import HEADER, UntrustedDenials
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
@@ -34,7 +35,6 @@ from toolrest.wire.model import ModelError, Usage
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation, StopReason
     from toolrest.agent.history.rollout import Rollout
-    from toolrest.agent.rest import Toolrest
     from toolrest.cli.options import Choices
     from toolrest.cli.terminal.approve import TerminalApprover
     from toolrest.config import Config
@@ -47,7 +47,6 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 
 
 _CUT_OFF = "Your last message was cut off. Go on with it."
-_MCP_PATIENCE = 1.0
 """Seconds that the first request waits for servers whose tools are not known yet."""
 _WITH_TEXT = (0, 4, 6)
 """Exit codes with which the answer is printed all the same: a limit, a form that is not met."""
@@ -73,7 +72,7 @@ class Task(Struct):
     continues: bool = False
     ephemeral: bool = False
     verbose: bool = False
-    wait_mcp: bool = False
+    wait_mcp: bool | None = None
     no_ask: bool = False
 
     @property
@@ -88,10 +87,14 @@ class Task(Struct):
             "max_turns": self.max_turns,
             "max_tool_calls": self.max_tool_calls,
             "max_tokens": self.max_tokens,
+            "mcp.wait": self.wait_mcp,
         }
-        if self.goes_on and self.choices.sandbox is None:
-            flags["sandbox_mode"] = self._recorded_sandbox()
         config = self.choices.load(flags)
+        if self.goes_on and self.choices.sandbox is None:
+            recorded = self._recorded_sandbox()
+            if recorded not in (None, config.value.sandbox_mode):
+                flags["sandbox_mode"] = recorded
+                config = self.choices.load(flags)
         if not self.add_dirs:
             return config
         roots = config.value.sandbox_workspace_write.writable_roots
@@ -154,6 +157,7 @@ class _Run:
         self._stops: set[asyncio.Task[None]] = set()
         self._roots: tuple[str, ...] = ()
         self._printer = PlainPrinter()
+        self._untrusted: UntrustedDenials | None = None
 
     async def run(self) -> RunEnd:
         """Open, work, close; a signal ends it at any point."""
@@ -210,8 +214,6 @@ class _Run:
                     and (ended := self._cut_off(conversation, items, form)) is not None
                 ):
                     return self._conclude(ended)
-                if conversation.rest.has_servers:
-                    await self._wait_for_servers(conversation.rest)
                 is_quiet = self.out.as_json or self.task.verbose
                 async with nullcontext() if is_quiet else self._printer.working():
                     result = await conversation.run(items, form=form)
@@ -232,29 +234,6 @@ class _Run:
             return None
         conversation.emit(AgentMessage(message=rollout.answer))
         return TurnResult("completed", "done", answer, None, Usage())
-
-    async def _wait_for_servers(self, rest: Toolrest) -> None:
-        """Wait for servers: all with --wait-mcp, else a second for those without known tools."""
-        if self.task.wait_mcp:
-            await rest.wait_for_mcp()
-            return
-        pool = rest.mcp
-        offered = {tool.mcp[0] for tool in rest.session.registry.known() if tool.mcp is not None}
-        rows = pool.connections.items() if pool else ()
-        # The first request waits for those that are required.
-        fresh = [n for n, c in rows if n not in offered and not c.server.row.required]
-        if pool is None or not fresh:
-            return
-        waiting = asyncio.ensure_future(rest.wait_for_mcp(*fresh))
-        await asyncio.wait({waiting}, timeout=_MCP_PATIENCE)
-        if not waiting.done():
-            waiting.cancel()
-            late = [
-                row.name for row in pool.status() if row.name in fresh and row.state == "starting"
-            ]
-            names = ", ".join(late or fresh)
-            text = f"these MCP servers are not ready yet: {names} (--wait-mcp waits for them)"
-            click.echo(f"toolrest: {text}", err=True)
 
     def _open(self, config: Config) -> Conversation:
         task, approver = self.task, self._approver(config)
@@ -289,7 +268,8 @@ class _Run:
 
         async def announce() -> None:
             weak = await conversation.warm_up().found_weak_sandbox()
-            self.out.open(conversation.id, weak_sandbox=weak)
+            untrusted = conversation.rest.config.untrusted_folder
+            self.out.open(conversation.id, untrusted_folder=untrusted, weak_sandbox=weak)
             held.release()
 
         announcing = asyncio.ensure_future(announce())
@@ -300,6 +280,9 @@ class _Run:
 
     def _listen(self, conversation: Conversation, stack: ExitStack) -> HeldEvents:
         rest = conversation.rest
+        if rest.config.untrusted_folder:
+            self._untrusted = UntrustedDenials(conversation.opening.files)
+            stack.callback(rest.subscribe(self._untrusted))
         held = HeldEvents(self.out.thread if self.out.as_json else self._printer)
         stack.callback(rest.subscribe(held))
         if self.out.as_json:
@@ -310,6 +293,8 @@ class _Run:
                 f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
                 f"{rest.config.workspace}, session {conversation.id}"
             )
+            if self._untrusted is not None:
+                self._printer.say(HEADER)
         if self.task.verbose or os.environ.get("TOOLREST_LOG"):
             from toolrest.cli.terminal.event_log import log_events
 
@@ -336,6 +321,10 @@ class _Run:
             with _answer_file(self.task.answer):
                 data = (result.text or "").encode("utf-8", "replace")
                 write_named(self.task.answer, data, self._roots)
+        if self._untrusted is not None:
+            outcome.denied_untrusted = self._untrusted.count
+            if self._untrusted.sentence:
+                click.echo(f"toolrest: {self._untrusted.sentence}", err=True)
         return outcome
 
 

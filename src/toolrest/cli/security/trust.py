@@ -15,8 +15,9 @@ from toolrest.config import trust as store
 def command(folder: str, revoke: bool, show: bool) -> None:
     """Trust DIR (default: this folder): its .toolrest/config.toml may then tighten settings.
 
-    Trust also makes workspace-write the default sandbox mode there. Even a trusted folder cannot
-    set provider addresses or keys, weaken approvals or the sandbox, or start programs.
+    Trust also makes workspace-write the default sandbox mode there, and in the linked worktrees
+    that a repository in DIR names. Even a trusted folder cannot set provider addresses or keys,
+    weaken approvals or the sandbox, or start programs.
     """
     workspace = default_workspace(folder)
     if show:

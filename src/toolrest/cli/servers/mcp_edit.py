@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,13 @@ from toolrest.config.loader import load
 from toolrest.config.schema.mcp import McpServer
 from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
+from toolrest.mcp.errors import McpError
+from toolrest.mcp.launch import command_of
 from toolrest.mcp.servers import Server, resolve
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.policy.paths.policy import PathPolicy
 
 
 @click.command("add", context_settings={"ignore_unknown_options": False})
@@ -89,6 +95,9 @@ def add_command(
     pins = pins_in(home)
     pins.remove(server)  # with the folders of the one that it replaces
     pins.put_launch(server, record_of(server, files, os.environ))
+    _activate(home, name, config)
+    if problem := _missing(server, files):
+        click.echo(f"toolrest: {name} cannot be started yet: {problem}", err=True)
     click.echo(f"{name} is in {file}; try it: toolrest mcp test {name}")
 
 
@@ -102,7 +111,32 @@ def remove_command(name: str) -> None:
         raise click.UsageError(f"there is no server {name!r} in your settings")
     file = edit_user_file(home, ("mcp_servers", name), None)
     pins_in(home).remove(_resolved(name, row, home))
+    active = (read_toml(config_file(home)) or {}).get("active_mcp_servers")
+    if isinstance(active, list) and name in active:
+        left = [each for each in active if each != name]
+        edit_user_file(home, ("active_mcp_servers",), left)
     click.echo(f"{name} was removed from {file}")
+
+
+def _activate(home: str, name: str, config: Config) -> None:
+    """Add the server to `active_mcp_servers`, where that names the ones that start."""
+    active = config.value.active_mcp_servers
+    if active is None or name in active:
+        return
+    edit_user_file(home, ("active_mcp_servers",), [*active, name])
+    click.echo(f"active_mcp_servers names {name}, too")
+
+
+def _missing(server: Server, files: PathPolicy) -> str:
+    """Why the server's program cannot be started; empty when it can."""
+    if not server.argv:
+        return ""
+    roots = files.writable_roots if files.mode == "workspace-write" else ()
+    try:
+        command_of(server, files.workspace, os.environ, roots)
+    except McpError as error:
+        return str(error)
+    return ""
 
 
 def _pair(item: str) -> tuple[str, str]:

@@ -59,10 +59,10 @@ def test_command(choices: Choices, name: str) -> None:
     click.echo(f"{name}: ready; {who}")
     for tool in sorted(connection.definitions.values(), key=lambda each: each.name):
         click.echo(f"\n{_safe(tool.name)}\n  {_safe(tool.description) or '(no description)'}")
-        for parameter in tool.input_schema.get("properties", {}):
+        for parameter in tool.input_schema.get("properties") or ():
             click.echo(f"    {_safe(str(parameter))}")
     for tool_name, why in connection.rejected.items():
-        click.echo(f"toolrest: {_safe(tool_name)} is set aside: {_safe(why)}", err=True)
+        click.echo(f"\n{_safe(tool_name)}\n  set aside: {_safe(why)}")
 
 
 @click.command("get")
@@ -135,6 +135,8 @@ def _print_table(rows: list[Status]) -> None:
         click.echo(
             f"{row.name:<{width}}  {row.state:<8}  {_safe(what)}{aside}  [{_safe(row.target)}]"
         )
+        for tool, why in row.rejected.items():
+            click.echo(f"{'':<{width}}  set aside: {_safe(tool)}: {_safe(why)}")
 
 
 def _as_json(row: Status) -> dict[str, Any]:

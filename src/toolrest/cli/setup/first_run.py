@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.setup.checks import checks
 from toolrest.cli.setup.sandbox_checks import sandbox_verdict
-from toolrest.cli.terminal.notices import typed_answer
+from toolrest.cli.terminal.notices import ask_folder
 from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config import Config
 from toolrest.config.loader import load
-from toolrest.config.trust import distrust, git_root, trust, trust_of
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown
@@ -78,7 +77,6 @@ class FirstRun:
     async def run(self) -> None:
         """Ask, check and store."""
         stored = self._load({})
-        workspace = stored.workspace or default_workspace(None)
         while True:
             name = await self._provider(stored)
             address = await self._address(stored, name)
@@ -95,7 +93,7 @@ class FirstRun:
         edit_user_file(config.home, ("model_provider",), name)
         edit_user_file(config.home, ("model",), model)
         self._say(f"stored in {config.file}")
-        await self._trust(workspace)
+        await ask_folder(self._terminal, self._load({}))
         config = self._load({})
         for check in checks(config):
             if check.fix:
@@ -235,18 +233,6 @@ class FirstRun:
             return False
         self._say("  it answers")
         return True
-
-    async def _trust(self, workspace: str) -> None:
-        folder = git_root(workspace) or workspace
-        if trust_of(workspace) is not None:
-            return
-        self._say(f"Here: {shown(folder)}")
-        self._say("In a folder that you trust, tools may write, and its own settings count.")
-        typed = await typed_answer(self._terminal, "Do you trust it? [y]es / [n]o / later: ")
-        if typed in ("y", "yes"):
-            trust(folder)
-        elif typed in ("n", "no"):
-            distrust(folder)
 
     async def _again(self) -> bool:
         typed = await self._ask("Try again with another choice? [Y/n] ")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from toolrest.chat.work_here import KEY
 from toolrest.cli.terminal.terminal import PASTED, Terminal
 from toolrest.control.server import open_control
 from toolrest.gate.approval.request import ApprovalRequest, Review
@@ -19,6 +20,7 @@ from toolrest.timeline.text import block, rows, shown
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
+    from toolrest.chat.work_here import WorkHere
 
 _HELP = (
     "Type a key in brackets, then Enter. Anything else denies the call.",
@@ -41,9 +43,12 @@ class TerminalApprover:
         self,
         terminal: Terminal | None = None,
         quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
+        work_here: WorkHere | None = None,
     ) -> None:
         self._terminal = terminal or Terminal()
         self._quiet = quiet
+        self._work_here = work_here
+        """The way out of a read-only session, where this front end can open it anew."""
 
     def opened(self, conversation: Conversation) -> None:
         """Let the browser answer this session's requests, too."""
@@ -51,6 +56,8 @@ class TerminalApprover:
 
     async def __call__(self, request: ApprovalRequest) -> Review:
         """Show the call and take an answer; anything but a clear approval denies it."""
+        if self._work_here is not None:
+            request = self._work_here.shortened(request)
         async with self._terminal.lock:
             with self._quiet():
                 return await self._ask(request)
@@ -74,7 +81,7 @@ class TerminalApprover:
     def _show(self, request: ApprovalRequest, lines: list[str]) -> bool:
         """Print the lines; True when some were left out: what scrolls away was not seen."""
         width, height = self._terminal.size
-        answers = (*offered(request), *DENYING, ("?", "help"))
+        answers = (*self._ways(request), *DENYING, ("?", "help"))
         below = sum(len(rows(f"  [{key}] {sentence}", width)) for key, sentence in answers)
         room = min(_SHORT_LINES, max(height - below - 3, 1))
         for line in lines:
@@ -87,9 +94,20 @@ class TerminalApprover:
                 return True
         return False
 
+    def _works_here(self, request: ApprovalRequest, typed: str) -> bool:
+        work_here = self._work_here
+        if work_here is None or typed.strip().lower() != KEY or not work_here.offer(request):
+            return False
+        work_here.accept()
+        return True
+
+    def _ways(self, request: ApprovalRequest) -> list[tuple[str, str]]:
+        more = self._work_here.offer(request) if self._work_here is not None else []
+        return [*offered(request), *more]
+
     async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
         """The answer; None when the person wants to see the whole request."""
-        for key, sentence in (*(() if cut else offered(request)), *DENYING, ("?", "help")):
+        for key, sentence in (*(() if cut else self._ways(request)), *DENYING, ("?", "help")):
             self._terminal.say(f"  [{key}] {sentence}")
         while (typed := await self._terminal.typed("Run it? ")) in (PASTED, "?"):
             for line in _HELP if typed == "?" else ("A paste is no answer: type it.",):
@@ -98,6 +116,8 @@ class TerminalApprover:
             return Review("abort")
         if cut and typed.strip().lower() == "e":
             return None
+        if not cut and self._works_here(request, typed):
+            return Review("approved")
         return typed_review(request, typed, cut=cut)
 
 

@@ -1,6 +1,7 @@
-"""Notices at the start of a command: the question whether to trust a folder, and warnings.
+"""Notices at the start of a command: the question about a new folder, and warnings.
 
-Trust is asked for only at a terminal, and only in a folder that brings settings of its own.
+The chat asks once in every folder that it does not know; where the person chose the sandbox, and
+for a single call, only whether what the folder brings counts.
 """
 
 from __future__ import annotations
@@ -12,60 +13,115 @@ from typing import TYPE_CHECKING
 import click
 
 from toolrest.cli.terminal.terminal import PASTED, Terminal
+from toolrest.config.new_folder import NewFolder, new_folder
 from toolrest.config.schema.families import no_family
-from toolrest.config.trust import distrust, git_root, trust, trust_of
-from toolrest.private_files import is_first_time, project_has
-from toolrest.timeline.text import shown
+from toolrest.config.trust import distrust, trust
+from toolrest.errors import ConfigError
+from toolrest.private_files import is_first_time
+from toolrest.timeline.text import short_path, shown
 
 if TYPE_CHECKING:
     from toolrest.config import Config
 
 
-BRINGS = (
-    os.path.join(".toolrest", "config.toml"),
-    os.path.join(".toolrest", "rules"),
-    ".mcp.json",
-    "AGENTS.md",
-    os.path.join(".agents", "skills"),
-)
-"""What of a folder counts only once it is trusted."""
+_SERVERS = ".mcp.json"
 
 
-def unanswered(workspace: str) -> tuple[str, list[str]] | None:
-    """The folder to ask about and what it brings; None when there is nothing to ask."""
-    folder = git_root(workspace) or workspace
-    if trust_of(workspace) is not None:
-        return None
-    places = dict.fromkeys((folder, workspace))
-    brings = [os.path.join(place, name) for place in places for name in BRINGS]
-    found = [path for path in brings if project_has(path)]
-    return (folder, found) if found else None
+def has_question(config: Config, *, always: bool = True) -> bool:
+    """Whether the folder is to be asked about first.
+
+    With `always=False`, and where the person chose the sandbox, only if it brings something.
+    """
+    folder = new_folder(config)
+    if folder is None or folder.refusal:
+        return False
+    return bool(folder.brings) or (always and config.untrusted_folder)
 
 
-async def ask_trust(terminal: Terminal, workspace: str) -> None:
-    """Ask, and remember the answer; no answer is remembered as none."""
-    question = unanswered(workspace)
-    if question is None:
+async def ask_folder(terminal: Terminal, config: Config, *, always: bool = True) -> None:
+    """Ask whether to work in this folder, and remember the answer; `Exit` for one that quits."""
+    folder = new_folder(config)
+    if folder is None or not has_question(config, always=always):
         return
-    folder, found = question
     async with terminal.lock:
-        terminal.say(f"{shown(folder)} brings settings of its own:")
-        for path in found:
-            terminal.say(f"  {shown(path)}")
-        terminal.say("They count only in folders that you trust; there, tools may also write.")
-        terminal.say("They can never weaken approvals, name programs to run or reach your keys.")
-        answer = await typed_answer(terminal, "Do you trust this folder? [y]es / [n]o / later: ")
-    if answer in ("y", "yes"):
-        trust(folder)
-    elif answer in ("n", "no"):
-        distrust(folder)
+        for text in _question(folder, config):
+            terminal.say(f"  {text}" if text else "", bold=text.endswith("?"))
+        answer = await _numbered_answer(terminal, "  Answer [1]: ")
+    if answer == 3:
+        raise click.exceptions.Exit(0)
+    (trust if answer == 1 else distrust)(folder.path, home=config.home)
 
 
-async def typed_answer(terminal: Terminal, prompt: str) -> str:
-    """The typed line in lower case; pasted text and type-ahead do not count."""
+def _question(folder: NewFolder, config: Config) -> Iterator[str]:
+    name = shown(short_path(folder.path))
+    chosen = not config.untrusted_folder
+    yield f"Trust {name}?" if chosen else f"Work in {name}?"
+    if not chosen:
+        yield "The agent may edit files here; commands run in the sandbox."
+    if folder.brings:
+        yield f"{_listed(folder)} here will count."
+    if chosen:
+        yield f"The sandbox stays as you chose it: {config.value.sandbox_mode}."
+        yield "In later sessions the agent may edit files here."
+    yield ""
+    yield f"1. Yes   2. {'No' if chosen else 'Read only'}   3. Quit"
+
+
+def _listed(folder: NewFolder) -> str:
+    """What a folder brings, by name; servers by their number, since its file names them."""
+    names: list[str] = []
+    servers = 0
+    for path in folder.brings:
+        if os.path.basename(path) != _SERVERS or (count := _servers_in(path)) is None:
+            names.append(shown(os.path.relpath(path, folder.path)))
+        else:
+            servers += count
+    if servers:
+        names.append(f"{servers} MCP server{'s' * (servers > 1)}")
+    *first, last = names or [_SERVERS]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _servers_in(path: str) -> int | None:
+    # Only for a folder that has such a file.
+    from toolrest.mcp.json_files import read_servers
+
+    try:
+        return len(list(read_servers(path, []))) or None
+    except ConfigError:
+        return None
+
+
+_ANSWERS = {"": 1, "1": 1, "y": 1, "yes": 1, "2": 2, "n": 2, "no": 2, "3": 3, "q": 3, "quit": 3}
+
+
+async def _numbered_answer(terminal: Terminal, prompt: str) -> int:
+    while True:
+        typed = await typed_answer(terminal, prompt)
+        if typed is None:
+            return 3  # Ctrl-D
+        if typed in _ANSWERS:
+            return _ANSWERS[typed]
+        terminal.say("  Type 1, 2 or 3.")
+
+
+def refused_notes(config: Config) -> list[str]:
+    """Why the session is read-only in a folder that is never asked about; empty elsewhere."""
+    folder = new_folder(config) if config.untrusted_folder else None
+    if folder is None or not folder.refusal:
+        return []
+    name = shown(short_path(folder.path))
+    return [
+        f"{name} is read-only: {shown(folder.refusal)}.",
+        f"To work in it: {shown(folder.way)}",
+    ]
+
+
+async def typed_answer(terminal: Terminal, prompt: str) -> str | None:
+    """The typed line in lower case, None at its end; pasted text and type-ahead do not count."""
     while (typed := await terminal.typed(prompt)) == PASTED:
-        terminal.say("A paste does not answer this; type it.")
-    return (typed or "").strip().lower()
+        terminal.say("  A paste does not answer this; type it.")
+    return None if typed is None else typed.strip().lower()
 
 
 def print_warnings(config: Config) -> None:

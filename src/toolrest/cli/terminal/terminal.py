@@ -44,11 +44,12 @@ class Terminal:
         """Columns and rows; very many where the output is not a terminal."""
         return _size(self._out or sys.stderr)
 
-    def say(self, text: str = "") -> None:
+    def say(self, text: str = "", *, bold: bool = False) -> None:
         """Print a line of our own text; external text goes through `shown` first."""
         out = self._out or sys.stderr
+        bold = bold and out.isatty() and not os.environ.get("NO_COLOR")
         for row in rows(text, _size(out)[0]):
-            print(row, file=out, flush=True)
+            print(f"\x1b[1m{row}\x1b[0m" if bold else row, file=out, flush=True)
 
     async def line(self, prompt: str, *, secret: bool = False, early: bool = False) -> str | None:
         """What the person types next, without the newline; None at the end of input.

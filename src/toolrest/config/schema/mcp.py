@@ -41,6 +41,7 @@ class McpServer(Table):
     bearer_token_env_var: Text | None = None
     scopes: Texts = ()
     oauth_client_id: Text | None = None
+    oauth_client_secret_env_var: Text | None = None
     enabled: bool = True
     required: bool = False
     trusted: bool = False
@@ -61,6 +62,7 @@ class McpServer(Table):
 class McpOptions(Table):
     """`[mcp]`: settings of all servers. `tool_budget` is a share of the model's window."""
 
+    wait: bool = True
     tool_budget: Annotated[float, Range(0, 1)] = 0.10
     oauth_credentials_store: Literal["auto", "keyring", "file"] = "auto"
     oauth_callback_port: Annotated[int, Range(1, 65535)] | None = None

@@ -160,13 +160,16 @@ def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
     effects = request.effects
     # Modes that ask about everything also ask about calls that another setting would allow.
     eased = ' and approval_policy = "on-request"' if mode in ("untrusted", "auto", "strict") else ""
+    if effects.calls and request.tool.startswith("mcp__"):
+        _, server, tool = request.tool.split("__", 2)
+        # After external content only the tool's own setting counts.
+        by_name = request.rule == "external.content"
+        setting = f"tools.{tool}.approval_mode" if by_name else "default_tools_approval_mode"
+        return f'or set mcp_servers.{server}.{setting} = "approve"'
     if request.rule == "external.content":
         return "or set tool_security.ask_after_external_content = false"
     if request.risk == Risk.CRITICAL or request.protected:
         return "or do it yourself"
-    if effects.calls and request.tool.startswith("mcp__"):
-        server = request.tool.split("__")[1]
-        return f'or set mcp_servers.{server}.default_tools_approval_mode = "approve"'
     if request.rule == "command.network.off" or (effects.connects and not effects.runs):
         return f"or set sandbox_workspace_write.network_access = true{eased}"
     if request.rule == "command.escalated":

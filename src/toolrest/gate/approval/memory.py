@@ -73,6 +73,7 @@ class Memory(Struct):
         """The choices of an approval, each with the grants that it stores."""
         offered = [Choice("once", f"{ONCE}{RETRY}" if retries else ONCE)]
         if keys and self.consults(decision) and risk < Risk.CRITICAL:
+            session_only = session_only or keys[0].kind == "reach"
             scopes = ("session",) if session_only else self._offered(risk)
             offered += [self._kept(scope, keys) for scope in scopes]
             if keys[0].kind == "tool" and len(keys[0].words) == 1:

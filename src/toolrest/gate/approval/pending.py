@@ -105,6 +105,7 @@ class PendingApproval:
             leaves=shown["leaves"],
             retry_reason=shown["retry_reason"],
             purpose=str(shown.get("purpose", "")),
+            title=str(shown.get("title", "")),
         )
 
 
@@ -186,4 +187,5 @@ def shown_of(request: ApprovalRequest) -> JSONObject:
         "leaves": request.leaves,
         "retry_reason": request.retry_reason,
         "purpose": request.purpose,
+        "title": request.title,
     }

@@ -129,6 +129,8 @@ class ApprovalRequest:
     """The sub-agent that asks, as a path below the user's session."""
     purpose: str = ""
     """The purpose of the call as the model describes it, unchecked."""
+    title: str = ""
+    """The question in one sentence, where the tool words it and it says why it is asked."""
     changes: dict[str, Any] = field(default_factory=dict)
     """The change of files as events have it: each path with its change."""
     parsed_cmd: tuple[dict[str, Any], ...] = ()

@@ -104,6 +104,7 @@ def request_for(
         retry_reason=redact(decision.reason) if retry else None,
         turn_id=walk.turn.id,
         purpose=redact(shown.purpose),
+        title=redact(shown.title),
         changes=walk.session.redactor.redact_json(shown.changes),
         exact=exact,
         protected=_protected(call),

@@ -51,11 +51,16 @@ def emit_decision(
             source=source,
             reason=decision.reason,
             keys=call.effects.keys(),
+            writes=_known_writes(call) if decision.verdict == Answer.DENY else (),
             mutating=call.mutating,
             sandbox="confined" if call.effects.confined else "none",
             turn_id=walk.turn.id,
         )
     )
+
+
+def _known_writes(call: ToolCall) -> tuple[str, ...]:
+    return (*call.effects.writes, *call.known_writes())
 
 
 def emit_refusal(walk: Walk, error: ToolCallError) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolrest.gate.tool.call import ToolCall
     from toolrest.items import ToolOutput
 
-_MOST_CHANGES = 3
+_MOST_CHANGES = 2
 
 
 async def take_steps(walk: Walk) -> ToolOutput:

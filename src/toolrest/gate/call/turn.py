@@ -131,6 +131,8 @@ class Turn:
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
         self._left_behind = False
+        self.on_output: Callable[[CallItem, ToolOutput], None] | None = None
+        """Takes each output before its end is told, to write it down; may raise Fatal."""
         self.reaches_all = False
         """Whether calls also reach tools that are not offered: the host program makes them."""
         self.has_neighbours = False

@@ -50,6 +50,7 @@ async def understand(walk: Walk) -> ToolCall:
     unknown: tuple[str, ...] = ()
     try:
         _count(walk)
+        await _wait_for_server(walk)
         found = _routed(walk)
         decoded = _decode(walk, found)
         unknown = decoded.unknown
@@ -91,6 +92,14 @@ def _count(walk: Walk) -> None:
     if walk.refused is not None:
         raise Rejected(f"not run: the turn has failed: {walk.refused}", kind="fatal")
     walk.session.quota.take()
+
+
+async def _wait_for_server(walk: Walk) -> None:
+    """Wait for the MCP server of a tool that is not known yet, if it is starting."""
+    servers, namespace = walk.session.servers, getattr(walk.item, "namespace", None)
+    if servers is not None and walk.session.registry.get(walk.item.name) is None:
+        walk.place.queue(Effects.unknown())  # later calls do not overtake it
+        await servers.wait_for_tool(f"{namespace or ''}{walk.item.name}")
 
 
 def _routed(walk: Walk) -> Route:

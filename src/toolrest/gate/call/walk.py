@@ -189,11 +189,22 @@ class Walk(Struct):
         if output.secrets:
             # The model has read them; redact them from every later event and file.
             self.session.redactor.learn(output.secrets)
+        told = self._written(limited)
         try:
-            emit_end(self, limited)
+            emit_end(self, told)
         except AuditError as error:
             return self.fatal(error)
         return limited.output
+
+    def _written(self, limited: Limited) -> Limited:
+        """The output as it is told: an error where it could not be written down before."""
+        if self.turn.on_output is not None:
+            try:
+                self.turn.on_output(self.item, limited.output)
+            except Fatal as error:
+                self.turn.fail(error)
+                return Limited(ToolOutput.error(error.message, "fatal"), False, 0, None)
+        return limited
 
     def _limit(self, output: ToolOutput) -> Limited:
         """Add a loop note, redact, cut and spill the output; in a thread when it is large."""

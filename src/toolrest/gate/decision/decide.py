@@ -33,6 +33,8 @@ class Decision(Struct, frozen=True):
     """The command prefix that an approval could add to the user's rules file, if any."""
     keys: tuple[GrantKey, ...] | None = None
     """The grant keys of an approval, where the tool knows better than its effects."""
+    by_name: bool = False
+    """The user allowed this very tool; that it may reach out after external content is known."""
 
 
 _ALLOW_READ = Decision(Answer.ALLOW, "table.read")

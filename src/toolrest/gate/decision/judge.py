@@ -7,7 +7,8 @@
 3. A tool that the host program passed and that declares nothing is not asked about.
 4. The user's overrides for single tools, servers and folders (`[approvals]`).
 5. Earlier approvals: grants that cover all that the call needs (`Memory`).
-6. External content: a call that could send data out is asked about once some was read (`Taint`).
+6. External content: a call that could send data out is asked about once some was read (`Taint`),
+   unless an approval that knew of it covers the tool.
 7. PreToolUse hooks: they ask, deny, or approve an ordinary question (`HookedWalks`).
 8. The session's mode: in read-only mode nothing changes anything (`ModeLimit`).
 
@@ -47,6 +48,8 @@ def judge(walk: Walk, call: ToolCall) -> Decision:
     decision = judge_by_policy(session, call, walk.fingerprint)
     if session.taint.external:
         decision = session.taint.judge(call, decision, session.decider.mode)
+        if decision.rule == "external.content" and decision.keys:
+            decision = session.memory.recall(decision, decision.keys, call.ctx.cwd)
     if session.hooks is not None:
         decision = session.hooks.decided(walk, call, decision)
     return session.mode.judge(call, decision)

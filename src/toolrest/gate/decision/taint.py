@@ -49,7 +49,7 @@ class Taint(Struct):
         """The decision, or ASK (DENY where the mode never asks) in place of ALLOW."""
         if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision
-        if decision.verdict != Answer.ALLOW or call.tool.only_reads:
+        if decision.verdict != Answer.ALLOW or decision.by_name or call.tool.only_reads:
             return decision
         reached = call.reaches()
         if not reached:
@@ -60,9 +60,10 @@ class Taint(Struct):
             f"({SETTING} = false allows){' (it runs outside the sandbox)' * decision.leaves}"
         )
         if mode != "never":
-            # An approval counts for this call only: no key is offered for a grant.
+            # Grants from before do not count: they were given by someone who did not know this.
+            keys = call.reach_keys()
             return replace(
-                decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=()
+                decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=keys
             )
         # This mode never asks. Calls of servers that the user has configured stay allowed.
         own = call.effects.calls and not call.effects.connects

@@ -156,6 +156,10 @@ class Limiter:
         """The limit of an output that the model is shown."""
         return self.limit_of(tool) or self._of_family
 
+    def holds(self, text: str, tool: str) -> bool:
+        """Whether a tool's output may be as long as this, so that it is not cut."""
+        return all(fits(text, limit) for limit in self._limits(tool, None))
+
     def limit_of(self, tool: str) -> Limit | None:
         """The limit that the settings have for a tool's outputs; None where they have none."""
         chars = self._by_tool.get(tool, self._chars)

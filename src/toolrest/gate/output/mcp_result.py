@@ -69,11 +69,12 @@ def _shows(structured: Any, blocks: list[Any], parts: list[Content], view: View)
         return True
     if view == "content" or not parts:
         return not parts
-    if isinstance(structured, Mapping) and set(structured) == {"result"}:
-        structured = structured["result"]  # so servers wrap a value that is no object
-    return not _repeats(
-        structured, blocks, "\n".join(part.text for part in parts if isinstance(part, Text))
-    )
+    text = "\n".join(part.text for part in parts if isinstance(part, Text))
+    if isinstance(structured, Mapping) and len(structured) == 1:
+        (name, value), *_ = structured.items()
+        if name == "result" or value == text or _are_blocks(value, blocks):
+            structured = value  # so servers wrap what is no object
+    return not _repeats(structured, blocks, text)
 
 
 def _repeats(structured: Any, blocks: list[Any], text: str) -> bool:
@@ -105,6 +106,16 @@ def _stands_in(word: str, text: str) -> bool:
 
 def _joins(left: str, right: str) -> bool:
     return left.isalnum() and right.isalnum()
+
+
+def _are_blocks(value: Any, blocks: list[Any]) -> bool:
+    """Whether a value is the content once more."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(
+        isinstance(part, Mapping) and any(_is_block(part, block) for block in blocks)
+        for part in value
+    )
 
 
 def _is_block(structured: Mapping[str, Any], block: Any) -> bool:

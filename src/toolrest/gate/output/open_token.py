@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from toolrest.config.secrets import IN_TOKENS, LEADS, TOKENS, may_begin
+from toolrest.config.secrets import IN_TOKENS, LEADS, TOKENS, may_begin, may_lead
 
 _PARTS = frozenset(prefix[:size] for prefix in TOKENS for size in range(1, len(prefix) + 1))
 _LEADING = frozenset(lead[:size] for lead in LEADS for size in range(1, len(lead)))
@@ -19,7 +19,9 @@ def open_token(text: str, before: str = "") -> int:
     length = hold = len(text)
     for size in range(min(_LONGEST_PART, length), 0, -1):
         part = text[length - size :]
-        if part in _LEADING or (part in _PARTS and may_begin(text, length - size, before)):
+        if (part in _LEADING and may_lead(text, length - size, before)) or (
+            part in _PARTS and may_begin(text, length - size, before)
+        ):
             hold = length - size
             break
     run = max(len(text.rstrip(IN_TOKENS)), length - _LONGEST_TOKEN)

@@ -1,15 +1,16 @@
 """Merge several normal schemas into one, not narrower than the original.
 
 The result is only what a model is offered, and the tool's own check follows: where schemas that
-hold at once differ, the first one wins. Alternative objects that must become one are read as if
-each forbade what it does not name.
+hold at once differ, the first one wins. Of a property that only some of several alternative
+objects name, the others allow any value, unless they say what else they take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
-from toolrest.gate.schema.keywords import plain_values, value_key
+from toolrest.gate.schema.keywords import ANNOTATIONS, plain_values, value_key
 from toolrest.items import JSONObject
 
 
@@ -27,6 +28,11 @@ def merge(first: JSONObject, second: JSONObject) -> JSONObject:
         return first
     if "items" in merged:
         merged["items"] = merge(first["items"], second["items"])
+        if "prefixItems" in merged:
+            merged["prefixItems"] = [
+                merge(one or first["items"], other or second["items"])
+                for one, other in zip_longest(*(x.get("prefixItems", ()) for x in (first, second)))
+            ]
     if "properties" in merged:
         properties = {**second["properties"], **first["properties"]}
         for name in first["properties"].keys() & second["properties"].keys():
@@ -58,11 +64,8 @@ def any_of(schemas: Sequence[JSONObject]) -> JSONObject:
 
 def common_object(objects: Sequence[JSONObject]) -> JSONObject:
     """One object for several: every property of any, required where all require it."""
-    found: dict[str, list[JSONObject]] = {}
-    for schema in objects:
-        for name, property_ in schema["properties"].items():
-            found.setdefault(name, []).append(property_)
-    properties = {name: any_of(schemas) for name, schemas in found.items()}
+    names = dict.fromkeys(name for schema in objects for name in schema["properties"])
+    properties = {name: _of_any(objects, name) for name in names}
     joined: JSONObject = {"type": "object", "properties": properties}
     first, *others = objects
     lists = [schema.get("required", ()) for schema in others]
@@ -73,6 +76,16 @@ def common_object(objects: Sequence[JSONObject]) -> JSONObject:
     if rest is not None and all(schema.get("additionalProperties") == rest for schema in others):
         joined["additionalProperties"] = rest
     return joined
+
+
+def _of_any(objects: Sequence[JSONObject], name: str) -> JSONObject:
+    """The schema of a property that fits any of these objects; notes stay if it is open."""
+    named = [schema["properties"][name] for schema in objects if name in schema["properties"]]
+    rests = [
+        schema.get("additionalProperties") for schema in objects if name not in schema["properties"]
+    ]
+    unnamed = [rest if isinstance(rest, dict) else {} for rest in rests if rest is not False]
+    return any_of([*named, *unnamed]) or {k: named[0][k] for k in ANNOTATIONS if k in named[0]}
 
 
 def any_place(array: JSONObject) -> JSONObject:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn
 
 from toolrest.errors import ToolDefinitionError
@@ -32,6 +33,8 @@ from toolrest.items import JSONObject
 MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 64
 MAX_TEXT: Final = 256 * 1024
+_LARGE: Final = 16 * 1024
+_PLAIN: Final = ("object", "array", "string", "number", "boolean")
 
 # Reading may take more steps than the result has nodes, so that a result can be read again.
 _STEPS: Final = 4 * MAX_NODES
@@ -40,14 +43,32 @@ _TOO_LONG: Final = f"it is longer than {MAX_TEXT // 1024} KiB; make it smaller"
 _TOO_DEEP: Final = "it is nested too deeply; make it flatter"
 
 
-def normalise(schema: object, *, tool: str = "tool") -> JSONObject:
+def normalise(schema: object, *, tool: str = "tool", guesses: bool = True) -> JSONObject:
     """The normal form of a tool's parameters; `ToolDefinitionError` when there is none.
 
     Pure and deterministic: the input is never changed or shared, equal input gives equal bytes,
-    and a normal form is its own normal form.
+    and a normal form is its own normal form. With `guesses` a model reads the likely type where
+    a schema allows any: items that are not described are strings.
     """
     try:
-        normal = _ordered(_Normaliser(schema).top(), _Budget(MAX_NODES))
+        text = json.dumps(schema)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if len(text) < _LARGE:
+        return _normalised(schema, tool, guesses=guesses)
+    normal: JSONObject = json.loads(_kept(text, tool, guesses))
+    return normal
+
+
+@lru_cache(maxsize=64)
+def _kept(text: str, tool: str, guesses: bool) -> str:
+    """The normal form of a large schema, which takes long: each session and wire asks for it."""
+    return json.dumps(_normalised(json.loads(text), tool, guesses=guesses))
+
+
+def _normalised(schema: object, tool: str, *, guesses: bool) -> JSONObject:
+    try:
+        normal = _ordered(_Normaliser(schema, guesses=guesses).top(), _Budget(MAX_NODES))
         if len(json.dumps(normal, ensure_ascii=False)) > MAX_TEXT:
             raise _Unusable(_TOO_LONG)
     except _Unusable as problem:
@@ -103,8 +124,9 @@ class _Node(NamedTuple):
 
 
 class _Normaliser:
-    def __init__(self, root: object) -> None:
+    def __init__(self, root: object, *, guesses: bool = True) -> None:
         self.root = root
+        self.guesses = guesses
         self.budget = _Budget(_STEPS)
 
     def top(self) -> JSONObject:
@@ -158,7 +180,7 @@ class _Normaliser:
         except BadReferenceError as problem:
             at.refuse(str(problem))
         if steps in at.active:
-            return _Node(cut(target, steps))
+            return _Node(cut(target, steps, guesses=self.guesses), nullable=not self.guesses)
         name = steps[-1] if steps else at.name
         return self.node(target, at._replace(active=(*at.active, steps), name=name))
 
@@ -174,7 +196,11 @@ class _Normaliser:
                 return _Node(None, True)
         if not types and raw.get("type") in ("null", ["null"]):
             return _Node(None, True)
-        types = types or hinted_type(raw, values)
+        if not types and (hinted := hinted_type(raw, values)):
+            # Without a type the limits of each type hold for its own values only.
+            types, nullable = (
+                (hinted, nullable) if self.guesses else (list(_PLAIN), nullable or not listed)
+            )
         if not types:
             return _Node(notes, nullable)
         types = [type_ for type_ in types if any(fits(v, type_) for v in values)] or types
@@ -201,7 +227,8 @@ class _Normaliser:
         return schema
 
     def _array(self, raw: JSONObject, at: _At, schema: JSONObject) -> None:
-        rest = raw.get("items", True if "prefixItems" in raw else {"type": "string"})
+        is_open = not self.guesses or "prefixItems" in raw or "enum" in schema
+        rest = raw.get("items", True if is_open else {"type": "string"})
         keyword = "prefixItems"
         if isinstance(rest, list | tuple):
             keyword, rest = "items", raw.get("additionalItems", True)
@@ -244,7 +271,7 @@ class _Normaliser:
     def _rest(self, raw: JSONObject, at: _At) -> bool | JSONObject | None:
         """`additionalProperties`; patterned properties, which it does not name, are allowed."""
         rest = raw.get("additionalProperties")
-        if rest is False and raw.get("patternProperties"):
+        if rest is not True and raw.get("patternProperties"):
             return None
         if rest is None or isinstance(rest, bool):
             return rest

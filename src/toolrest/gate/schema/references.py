@@ -54,12 +54,12 @@ def follow(root: object, steps: Pointer) -> object:
     return found
 
 
-def cut(target: object, steps: Pointer) -> JSONObject:
+def cut(target: object, steps: Pointer, *, guesses: bool = True) -> JSONObject:
     """The stub for a schema inside itself: its type, and a description that says so."""
     name = clean_text(steps[-1], 60) if steps else ""
     note: JSONObject = {"description": f"Recursive: {name or 'the whole value'} again."}
     raw = target if isinstance(target, dict) else {}
-    type_ = raw.get("type", "object" if "properties" in raw else None)
+    type_ = raw.get("type", "object" if guesses and "properties" in raw else None)
     if type_ == "object":
         return {"type": "object", **note, "properties": {}}
     return {"type": "array", **note, "items": {}} if type_ == "array" else note

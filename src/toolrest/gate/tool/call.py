@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 class ToolQuestion(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
-    `purpose` is what the model says the call is for; `changes` is the diff as events have it.
+    `purpose` is what the model says the call is for; `changes` is the diff as events have it;
+    `title` is the whole question in one sentence, with the reason for it.
     """
 
     command: tuple[str, ...] = ()
     cwd: str = ""
     diff: str = ""
     purpose: str = ""
+    title: str = ""
     changes: JSONObject = field(default_factory=dict)
     parsed: tuple[JSONObject, ...] = ()
     """The parsed parts of a command, as events have them."""
@@ -106,6 +108,10 @@ class ToolCall:
         # A sub-agent's own calls are judged when it makes them.
         effects = self.effects
         return effects.connects if effects.confined else (*effects.connects, *effects.calls)
+
+    def reach_keys(self) -> tuple[GrantKey, ...]:
+        """The grants by which it may reach out again after external content; empty: one by one."""
+        return ()
 
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
         """The grants by which a retry of this call outside the sandbox needs no further question.

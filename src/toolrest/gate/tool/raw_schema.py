@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
@@ -12,21 +13,27 @@ from toolrest.items import JSONObject
 
 # A server's pattern that looks ahead may read a long text once for each of its characters.
 _MOST_BACKTRACKS: Final = 10_000
+_MOST_ERRORS: Final = 200
 
 
 class RawSchema:
-    """A schema from a tool's author or a server, which checks what models send."""
+    """A schema from a tool's author or a server, which checks what models send.
 
-    def __init__(self, schema: JSONObject, tool: str) -> None:
+    `loose`: nobody here can mend its errors, so what has no meaning in it checks nothing.
+    """
+
+    def __init__(self, schema: JSONObject, tool: str, *, loose: bool = False) -> None:
         self.schema = schema
         self._tool = tool
+        self._loose = loose
 
     @cached_property
     def parameters(self) -> JSONObject:
         """The schema in the form that models are offered."""
         from toolrest.gate.schema.for_wire import normalise
+        from toolrest.gate.schema.repair import repaired
 
-        return normalise(self.schema, tool=self._tool)
+        return normalise(repaired(self.schema) if self._loose else self.schema, tool=self._tool)
 
     def check(self) -> None:
         """Raise ToolDefinitionError when it is no JSON Schema."""
@@ -47,17 +54,42 @@ class RawSchema:
 
     @cached_property
     def _validator(self) -> Any:
-        import jsonschema_rs
-
         try:
-            return jsonschema_rs.validator_for(
-                self.schema or True,
-                retriever=no_retrieval,
-                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKS),
-            )
+            # OpenAPI's `nullable` means something, but not to a validator.
+            if self._loose and '"nullable": true' in json.dumps(self.schema):
+                return self._loose_validator()
+            return _compiled(self.schema or True)
         except (ValueError, TypeError) as error:
+            if self._loose:
+                return self._loose_validator()
             message = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {message}") from None
+
+    def _loose_validator(self) -> Any:
+        """A validator of the repaired schema without its errors, or else of the normal form."""
+        from toolrest.gate.schema.for_wire import normalise
+        from toolrest.gate.schema.repair import repaired, without
+
+        form = repaired(self.schema)
+        for _ in range(_MOST_ERRORS):
+            try:
+                return _compiled(form)
+            except (ValueError, TypeError) as error:
+                path = getattr(error, "instance_path", None)
+                if not path:
+                    break
+                form = without(form, path)
+        return _compiled(normalise(self.schema, tool=self._tool, guesses=False))
+
+
+def _compiled(schema: Any) -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for(
+        schema,
+        retriever=no_retrieval,
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKS),
+    )
 
 
 def no_retrieval(address: str) -> Any:

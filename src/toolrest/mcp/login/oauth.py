@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.utils import is_valid_client_metadata_url
 from mcp.shared.auth import (
     OAuthClientInformationFull,
     OAuthClientMetadata,
@@ -21,8 +22,8 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from toolrest.mcp.connection import error_message
-from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.connection import error_message, silence_sdk
+from toolrest.mcp.errors import McpError, McpLoginNeeded
 from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.transports.http import PLAIN, guards
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
 
 PATIENCE = 300.0
+_BASIC = "client_secret_basic"
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -39,9 +41,10 @@ def stored_auth(server: Server, store: TokenStore) -> Any:
     if server.url is None or _has_header(server) or store.get(server.url) is None:
         return None
 
-    async def no_browser(_url: str = "") -> None:
-        raise McpUnavailable(
-            f"its login has ended; log in again with: toolrest mcp login {server.name}"
+    async def no_browser(url: str = "") -> None:
+        raise McpLoginNeeded(
+            f"its login has ended; log in again with: toolrest mcp login {server.name}",
+            parse_qs(urlsplit(url).query).get("scope", [""])[0],
         )
 
     return _provider(server, store, "http://127.0.0.1/callback", no_browser, no_browser)
@@ -61,10 +64,17 @@ async def login(
         raise McpError(f"{server.name} is a program, not an address: there is nothing to log in to")
     if _has_header(server):
         raise McpError(f"{server.name} already sends an Authorization header; remove that first")
+    named = server.row.oauth_client_secret_env_var
+    if named is not None and not server.oauth_secret:
+        raise McpError(
+            f"mcp_servers.{server.name}.oauth_client_secret_env_var names {named}, which is not set"
+        )
+    silence_sdk()
     wanted = scopes or server.row.scopes
     async with Callback(port) as callback:
 
         async def redirect(url: str) -> None:
+            _choose_method(auth.context)
             url = _with_scopes(_checked(url), wanted)
             callback.expect(parse_qs(urlsplit(url).query)["state"][0])
             await show(url)
@@ -79,6 +89,14 @@ async def login(
             raise McpError(f"the login was not finished within {patience:g} s") from None
     if store.get(server.url) is None:
         raise McpError(f"{server.target} does not ask for a login")
+
+
+def _choose_method(context: Any) -> None:
+    """Give a registered client's secret in the way that the login server takes."""
+    client, offered = context.client_info, context.oauth_metadata
+    methods = getattr(offered, "token_endpoint_auth_methods_supported", None) or [_BASIC]
+    if client.token_endpoint_auth_method == _BASIC and _BASIC not in methods:
+        client.token_endpoint_auth_method = "client_secret_post"  # noqa: S105  no secret
 
 
 async def _provoke(server: Server, auth: Any) -> None:
@@ -135,7 +153,9 @@ def _provider(
         response_types=["code"],
         token_endpoint_auth_method="none",  # noqa: S106  a public client has no secret
     )
-    provider = OAuthClientProvider(server.url or "", metadata, kept, redirect, answer)
+    provider = OAuthClientProvider(
+        server.url or "", metadata, kept, redirect, answer, client_metadata_url=_document(server)
+    )
     entry = store.get(server.url or "") or {}
     # The SDK keeps neither of these over a restart, and without them it cannot refresh.
     provider.context.token_expiry_time = entry.get("expires_at")
@@ -143,6 +163,12 @@ def _provider(
         provider.context.oauth_metadata = OAuthMetadata.model_validate(entry["metadata"])
     kept.context = provider.context
     return provider
+
+
+def _document(server: Server) -> str | None:
+    """The address of the client's own description, which some login servers read (CIMD)."""
+    named = server.row.oauth_client_id
+    return named if is_valid_client_metadata_url(named) else None
 
 
 class _Kept:
@@ -168,7 +194,9 @@ class _Kept:
         entry["expires_at"] = None if tokens.expires_in is None else time.time() + tokens.expires_in
         client = self._client or getattr(self.context, "client_info", None)
         if client is not None:
-            entry["client"] = client.model_dump(mode="json", exclude_none=True)
+            # A secret of the settings stays where it is.
+            own = {"client_secret"} if self._server.oauth_secret else set()
+            entry["client"] = client.model_dump(mode="json", exclude_none=True, exclude=own)
         metadata = getattr(self.context, "oauth_metadata", None)
         if metadata is not None:
             entry["metadata"] = metadata.model_dump(mode="json", exclude_none=True)
@@ -177,15 +205,18 @@ class _Kept:
     async def get_client_info(self) -> Any:
         """The client that registered, or the one that the settings name."""
         client = (self._store.get(self._url) or {}).get("client")
+        secret = self._server.oauth_secret
         if isinstance(client, dict):
-            return OAuthClientInformationFull.model_validate(client)
+            given = {"client_secret": secret} if secret else {}
+            return OAuthClientInformationFull.model_validate({**client, **given})
         named = self._server.row.oauth_client_id
-        if named is None:
+        if named is None or _document(self._server) is not None:
             return self._client
         return OAuthClientInformationFull(
             client_id=named,
+            client_secret=secret,
             redirect_uris=[AnyUrl(self._redirect_uri)],
-            token_endpoint_auth_method="none",  # noqa: S106  a public client has no secret
+            token_endpoint_auth_method=_BASIC if secret else "none",
         )
 
     async def set_client_info(self, client_info: Any) -> None:

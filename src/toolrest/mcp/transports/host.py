@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
+    from toolrest.mcp.definitions import Definition
     from toolrest.mcp.servers import Server
     from toolrest.process.owner import Owner
     from toolrest.sandbox.confine import Confined
@@ -27,6 +28,16 @@ class Wire(Protocol):
     @property
     def write(self) -> Any:
         """The stream of outgoing messages."""
+        ...
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the server is known to speak 2026-07-28."""
+        ...
+
+    @property
+    def offline(self) -> bool:
+        """Whether a sandbox holds the server off the network."""
         ...
 
     async def ending(self) -> str:
@@ -67,6 +78,8 @@ class Host(Struct):
     ask: Ask | None = None
     sample: Sample | None = None
     http_auth: Callable[[Server], Any] | None = None
+    check: Callable[[Server, Definition], str | None] = lambda _server, _definition: None
+    """Returns the reason why a tool cannot be used, or None; called in a thread."""
     client_version: str = "0"
     redact: Callable[[str], str] = str
     """Redacts secrets in a server's output before it becomes part of a reason."""
@@ -90,7 +103,9 @@ def _stdio(server: Server, host: Host) -> AbstractAsyncContextManager[Wire]:
         owner = host.owner()
         await owner.prepare()  # a helper is there before anything is made in the workspace
         confined = await host.confine(server)
+        held = "network" in confined.controls and confined.controls["network"].level == "full"
         async with stdio_wire(owner, confined) as wire:
+            wire.offline = held and server.row.network is False
             yield wire
 
     return opened()

@@ -173,6 +173,9 @@ _JUNK_KEPT = 3
 class StdioWire:
     """Both streams of a running server, and the reason when they end."""
 
+    is_modern = False
+    offline = False
+
     def __init__(self, child: Child, stdin: int) -> None:
         self.child = child
         self.read = Incoming(LineReader(child.outputs[0]), self._note_junk)

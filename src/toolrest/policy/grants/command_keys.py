@@ -127,14 +127,15 @@ def granted_by(covers: Callable[[GrantKey, Sequence[str]], bool], how: RunsHow) 
 def command_keys(found: Outcome, how: RunsHow, *, workspace: str) -> tuple[GrantKey, ...]:
     """The keys that would let this command line through next time; none if nothing would.
 
-    What a command runs in turn belongs to it. A key counts in the workspace, or in the folder
-    elsewhere that the command runs in.
+    What a command runs in turn belongs to it inside the sandbox, and has a key of its own outside.
+    A key counts in the workspace, or in the folder elsewhere that the command runs in.
     """
     keys: dict[GrantKey, None] = {}
     depth = -1
     for decided in found.decided:
         segment = decided.segment
-        if depth >= 0 and segment.depth > depth and segment.kind <= CommandClass.RUNS:
+        inner = depth >= 0 and segment.depth > depth and segment.kind <= CommandClass.RUNS
+        if inner and not how.outside:
             continue
         depth = -1
         if decided.decision == Answer.ALLOW:

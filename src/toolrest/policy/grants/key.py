@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolrest.policy.paths.names import inside
 from toolrest.policy.terminal_safe import display_safe
 
-KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
+KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool", "reach"]
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
 _DEFAULTS: dict[str, Any] = {
     "root": "",
@@ -30,11 +30,11 @@ class GrantKey(Struct, frozen=True):
     """One thing that may be done.
 
     `write` names a path, `run` the words of a command, `connect` a host, `call` another
-    server's tool with its pin, `tool` a tool whose effects are not declared (and, as a second
-    word, the fingerprint of one call of it). `exact` commands have no further words. `root`
-    limits commands to a folder; `program` is the executable that the first word stood for and
-    `shell` what ran the line (keys of earlier releases have neither). `outside` approves leaving
-    the sandbox, and a key without it does not.
+    server's tool with its pin, `reach` such a tool after external content was read, `tool` a
+    tool whose effects are not declared (and, as a second word, the fingerprint of one call of
+    it). `exact` commands have no further words. `root` limits commands to a folder; `program` is
+    the executable that the first word stood for and `shell` what ran the line (keys of earlier
+    releases have neither). `outside` approves leaving the sandbox, and a key without it does not.
     """
 
     kind: KeyKind
@@ -114,10 +114,15 @@ def _tool(key: GrantKey) -> str:
     return f"this very call of the tool {quoted(key.words)}"
 
 
+def _reach(key: GrantKey) -> str:
+    return f"calls of {quoted(key.words)}, also after external content was read"
+
+
 _SENTENCES = {
     "write": lambda key: f"writing {quoted(key.words)}",
     "run": _run,
     "connect": lambda key: f"connecting to {quoted(key.words)}",
     "call": lambda key: f"calls of {quoted(key.words)}",
     "tool": _tool,
+    "reach": _reach,
 }

@@ -87,10 +87,12 @@ def _decide(
         if covering is not None and segment.depth <= covering.segment.depth:
             covering = None
         found = _one(segment, rules, setting, roots, covering)
+        # Outside, a grant is for one program: what that runs in turn needs its own.
+        alone = found.row in LEAVING
         if granted is not None and _liftable(found) and granted(segment):
             found = found._replace(decision=Answer.ALLOW, row="grant")
-        covers = found.row in ("rule", "grant") and found.decision == Answer.ALLOW
-        if covering is None and covers:
+        covers = found.row == "rule" or (found.row == "grant" and not alone)
+        if covering is None and covers and found.decision == Answer.ALLOW:
             covering = found
         decided.append(found)
     return decided
@@ -140,9 +142,10 @@ def _must_leave(segment: Segment, setting: Setting, roots: tuple[str, ...]) -> s
 def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
     """Whether an allow rule covers a command; a dangerous one only word by word.
 
-    It does not cover variables that are set for the command: they may make it another one.
+    It does not cover variables that are set for the command: they may make it another one. Nor
+    does the rule of a name mean a file of that name which a tool can have written.
     """
-    if segment.assigns:
+    if segment.assigns or segment.planted:
         return False
     if segment.kind <= CommandClass.RUNS:
         return True

@@ -43,7 +43,7 @@ class Segment(Struct):
     `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
     `redirected` those that the shell opens for it; those in `wild` are read and have wildcards.
     Paths are absolute, by name only. `assigns` means that variables are set for it which may
-    change what it does.
+    change what it does, `planted` that its name means a file that a tool can have written.
     """
 
     argv: tuple[str, ...]
@@ -61,6 +61,7 @@ class Segment(Struct):
     redirected: tuple[str, ...] = ()
     connects: tuple[str, ...] = ()
     assigns: bool = False
+    planted: bool = False
 
     def raise_to(self, kind: CommandClass, rule: str, why: str) -> None:
         """Make the segment at least this strict."""

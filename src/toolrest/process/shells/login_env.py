@@ -6,6 +6,11 @@ only where it makes no difference: after the capture a `-c` shell is started und
 environment, and if the two do not agree on everything a command could notice (variables,
 functions, aliases, options, umask, limits, traps, folder), commands go on using `-lc`.
 
+The starting shell's environment stays: a profile adds variables and folders of PATH, behind those
+that are there, and takes none away. So an activated virtual environment, or what direnv or a
+version manager has set, is the same for commands. Where a login shell is needed all the same, the
+line begins with an `export` of what its profile has changed.
+
 Functions of bash, which version managers define by the dozen, travel in the environment as bash's
 own exported functions do. Left out of the comparison are variables that only an interactive shell
 uses, and whether the shell calls itself a login shell.
@@ -17,7 +22,8 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -27,7 +33,7 @@ from msgspec.structs import replace
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
-from toolrest.process.shells.environment import EnvironmentPolicy, withhold
+from toolrest.process.shells.environment import EnvironmentPolicy, build, withhold
 from toolrest.process.shells.shells import Shell, ShellKind
 
 CAPTURE_LIMIT = 8.0
@@ -35,6 +41,7 @@ CAPTURE_LIMIT = 8.0
 which then counts as unknown: its PATH is not known before it runs."""
 
 _KEPT = 8
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _SHELLS_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 # What else a profile can change. Each prints state, in the same form in both shells.
@@ -79,12 +86,23 @@ _FILES: dict[ShellKind, tuple[str, ...]] = {
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
+class _Look(NamedTuple):
+    """Variables and other state of a shell."""
+
+    variables: dict[str, str]
+    state: bytes
+
+
 class _Captured(Struct, frozen=True):
-    """A captured environment: `variables` None if commands go on using `-lc`, `path` if unknown."""
+    """A captured environment: `variables` None if commands go on using `-lc`, `path` if unknown.
+
+    `restored` names what those commands set again, because the profile changes it.
+    """
 
     stamp: Stamp
     variables: dict[str, str] | None
     path: str | None
+    restored: frozenset[str] = frozenset()
 
 
 class LoginStart(NamedTuple):
@@ -96,7 +114,10 @@ class LoginStart(NamedTuple):
 
 
 class LoginShells:
-    """Turns a command line into arguments and environment, with a login shell's for `login`."""
+    """Turns a command line into arguments and environment, with a login shell's for `login`.
+
+    `own_files`: programs there are not the host's (a container), and neither is PATH.
+    """
 
     def __init__(
         self,
@@ -105,12 +126,14 @@ class LoginShells:
         policy: EnvironmentPolicy | None = None,
         *,
         never: Iterable[str] = (),
+        own_files: bool = False,
     ) -> None:
         self._owner = owner
         self._confine = confine
         policy = policy or EnvironmentPolicy()
         self._policy = replace(policy, inherit="all", include_only=(), set={})
         self._never = tuple(never)
+        self._own_files = own_files
         self._captured: dict[object, _Captured] = {}
         self._lock = asyncio.Lock()
 
@@ -134,8 +157,15 @@ class LoginShells:
         fixed = {name: env[name] for name in forced if name in env}
         found = await self._captured_for(shell, env, cwd, fixed)
         if found.variables is None:
-            return LoginStart(shell.argv(line, login=True), dict(env), found.path)
+            return _unread(shell, line, env, found)
         return LoginStart(shell.argv(line, login=False), found.variables | fixed, found.path)
+
+    def unread(self, shell: Shell, line: str, env: Mapping[str, str]) -> LoginStart:
+        """The start of a line whose profile only the start itself reads: what it sets is unknown.
+
+        PATH as it was comes first all the same.
+        """
+        return _unread(shell, line, env, _Captured((), None, None, frozenset({"PATH"})))
 
     async def _captured_for(
         self, shell: Shell, env: Mapping[str, str], cwd: str, fixed: dict[str, str]
@@ -148,36 +178,61 @@ class LoginShells:
                 self._captured.pop(key, None)
                 while len(self._captured) >= _KEPT:
                     del self._captured[next(iter(self._captured))]
-                found, path = await self._capture(shell, dict(env), cwd)
-                if found is not None:
-                    found = {name: found[name] for name in found if name not in fixed}
-                known = self._captured[key] = _Captured(stamp, found, path)
+                known = await self._capture(shell, dict(env), cwd, stamp)
+                if known.variables is not None:
+                    kept = {n: value for n, value in known.variables.items() if n not in fixed}
+                    known = replace(known, variables=kept)
+                self._captured[key] = known
         return known
 
     async def _capture(
-        self, shell: Shell, env: dict[str, str], cwd: str
-    ) -> tuple[dict[str, str] | None, str | None]:
-        """The variables, if nothing else differs, and in any case the PATH; None: not known."""
+        self, shell: Shell, env: dict[str, str], cwd: str, stamp: Stamp
+    ) -> _Captured:
+        """The variables, if nothing else differs, and in any case the PATH, unless not known."""
         first = await self._look(shell, env, cwd, login=True)
-        if first is None:
-            return None, None
-        variables, state = first
-        path = variables.get("PATH", os.defpath)
-        for name in _SHELLS_OWN:
-            variables.pop(name, None)
-            if name in env:
-                variables[name] = env[name]
-        new = {name for name in variables.keys() - env.keys() if not name.startswith(_FUNCTION)}
-        dropped = withhold(self._policy, {name: variables[name] for name in new}, never=self._never)
-        kept = {name: value for name, value in variables.items() if name not in dropped}
+        given = await self._given(env, cwd) if first is not None else None
+        if first is None or given is None:
+            return _Captured(stamp, None, None, frozenset(() if self._own_files else ["PATH"]))
+        found = first.variables
+        functions = {name for name in found if name.startswith(_FUNCTION)}
+        new = found.keys() - given.keys() - env.keys() - functions
+        withheld = withhold(self._policy, {name: found[name] for name in new}, never=self._never)
+        lost = {name for name in given.keys() - found.keys() if not _NAME.fullmatch(name)}
+        aside = _SHELLS_OWN | withheld | lost  # `sh` hands on proper names only
+        taken = found.keys() if self._own_files else new | functions
+        added = {name: found[name] for name in taken - aside}
+        added |= {name: env[name] for name in _SHELLS_OWN & env.keys()}
+        if not self._own_files and "PATH" in env.keys() | found.keys():
+            added["PATH"] = _joined(env, found)
+        kept, expected = ({} if self._own_files else env) | added, given | added
+        path = kept.get("PATH", os.defpath)
+        names = expected.keys() | found.keys()
+        differ = {name for name in names if expected.get(name) != found.get(name)}
         second = await self._look(shell, kept, cwd, login=False)
-        if second is None or not _same((kept, state), second, dropped | _SHELLS_OWN):
-            return None, path
-        return kept, path
+        if (
+            second is not None
+            and _without(expected, aside) == _without(second.variables, aside)
+            and _left(first.state, aside | differ) == _left(second.state, aside | differ)
+        ):
+            return _Captured(stamp, kept, path)
+        # The sandbox's own variables stay; secrets are not for arguments, which others can read.
+        restored = {n: env[n] for n in differ - _SHELLS_OWN if n in env and env[n] == given.get(n)}
+        shown = build(EnvironmentPolicy(), restored).variables
+        return _Captured(stamp, None, path, frozenset(filter(_NAME.fullmatch, shown)))
+
+    async def _given(self, env: dict[str, str], cwd: str) -> dict[str, str] | None:
+        """The variables of any command with this environment: the sandbox adds to it."""
+        if self._own_files:
+            return {}
+        async with self._confine(Command((_env_program(), "-0"), cwd, env)) as confined:
+            result = await run(self._owner, confined, time_limit=CAPTURE_LIMIT)
+        piece = result.stdout_piece
+        whole = result.state == "exited" and result.exit_code == 0 and not piece.omitted
+        return _variables(piece.head + piece.tail) if whole else None
 
     async def _look(
         self, shell: Shell, env: dict[str, str], cwd: str, *, login: bool
-    ) -> tuple[dict[str, str], bytes] | None:
+    ) -> _Look | None:
         """Variables and other state of a shell; None when it does not print them in time."""
         mark = secrets.token_hex(16)
         script = (
@@ -190,10 +245,9 @@ class LoginShells:
         parts = (result.stdout_piece.head + result.stdout_piece.tail).split(mark.encode())
         if result.state != "exited" or result.stdout_piece.omitted or len(parts) != 4:
             return None
-        pairs = (entry.partition(b"=") for entry in parts[1].split(b"\0") if entry)
-        variables = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
         # The script itself is a variable in some shells, and differs by its mark.
-        return variables, _VOLATILE.sub(b"", parts[2].replace(mark.encode(), b""))
+        state = _VOLATILE.sub(b"", parts[2].replace(mark.encode(), b""))
+        return _Look(_variables(parts[1]), state)
 
 
 def stamp_of(kind: ShellKind, env: Mapping[str, str]) -> Stamp:
@@ -225,22 +279,40 @@ def _inside(folder: str) -> list[tuple[str, int, int, int]]:
     return sorted((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in found)
 
 
-def _same(
-    one: tuple[dict[str, str], bytes], other: tuple[dict[str, str], bytes], aside: set[str]
-) -> bool:
-    """Whether two shells agree, but for the variables `aside`, which the sandbox may set again."""
+def _variables(printed: bytes) -> dict[str, str]:
+    pairs = (entry.partition(b"=") for entry in printed.split(b"\0") if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
-    def rest(variables: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name not in aside}
 
-    def without(state: bytes) -> bytes:
-        for name in aside:
-            # A variable with line breaks in it fails the comparison, which is safe.
-            line = rb"^%s(?:=.*)?$\n?" % re.escape(os.fsencode(name))
-            state = re.sub(line, b"", state, flags=re.MULTILINE)
-        return state
+def _joined(env: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """PATH as the starting shell has it, and behind that what the profile adds."""
+    first, then = (one["PATH"].split(os.pathsep) if "PATH" in one else [] for one in (env, found))
+    return os.pathsep.join([*first, *(n for n in dict.fromkeys(then) if n not in first)])
 
-    return rest(one[0]) == rest(other[0]) and without(one[1]) == without(other[1])
+
+def _unread(shell: Shell, line: str, env: Mapping[str, str], found: _Captured) -> LoginStart:
+    """A login shell whose line begins by setting what its profile has changed."""
+    values = {name: shlex.quote(env[name]) for name in sorted(found.restored) if name in env}
+    if "PATH" in values and found.path is not None:
+        values["PATH"] = shlex.quote(found.path)
+    elif "PATH" in values:
+        values["PATH"] += "${PATH:+:$PATH}"
+    words = " ".join(f"{name}={value}" for name, value in values.items())
+    line = f"export {words}; {line}" if words else line
+    return LoginStart(shell.argv(line, login=True), dict(env), found.path)
+
+
+def _without(variables: dict[str, str], aside: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name not in aside}
+
+
+def _left(state: bytes, aside: Collection[str]) -> bytes:
+    """The state without the lines of these variables, which may differ."""
+    for name in aside:
+        # A variable with line breaks in it fails the comparison, which is safe.
+        line = rb"^(?:[a-z]+ )*%s(?:=.*)?$\n?" % re.escape(os.fsencode(name))
+        state = re.sub(line, b"", state, flags=re.MULTILINE)
+    return state
 
 
 def _env_program() -> str:

@@ -16,8 +16,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from toolrest.git_pointers import Pointer
 from toolrest.policy.paths.names import inside
-from toolrest.sandbox.guard.git_files import Nested, checkouts, kind, pointer, real
+from toolrest.sandbox.guard.git_files import (
+    Nested,
+    checkouts,
+    kind,
+    linked_worktree,
+    pointer,
+    real,
+)
 
 _NESTED_MOST = 16
 """So many submodules or worktrees get mounts of their own; beyond, all of them are read-only."""
@@ -59,8 +67,10 @@ class GitPlan(Struct):
     def target(self, file: str, label: bytes) -> str | None:
         """The real path that a one-line file names; links on its way must stay."""
         found = pointer(file, label)
-        if found is None:
-            return None
+        return None if found is None else self.follow(found)
+
+    def follow(self, found: Pointer) -> str:
+        """The real path of a pointer; links on its way must stay."""
         if found.real != os.path.normpath(found.spelled):
             self.followed.append(found.spelled)
         return found.real
@@ -101,6 +111,10 @@ def only(entry: str) -> GitPlan:
 
 def _pointed(plan: GitPlan, root: str, entry: str) -> None:
     """`.git` is a file: a worktree or a submodule, or something that only looks like one."""
+    if (worktree := linked_worktree(entry)) is not None:
+        real_folder, real_common, _ = map(plan.follow, worktree)
+        _worktree(plan, root, real_common, real_folder)
+        return
     folder = plan.target(entry, b"gitdir:")
     if folder is None:
         return
@@ -114,10 +128,6 @@ def _pointed(plan: GitPlan, root: str, entry: str) -> None:
             plan.writable.append(folder)
             plan.refusal = _folder(plan, folder)
             _nested(plan, root, folder)
-        return
-    ours = plan.target(os.path.join(folder, "gitdir"), b"") == entry
-    if os.path.dirname(os.path.dirname(folder)) == common and ours:
-        _worktree(plan, root, common, folder)
     elif inside(folder, root):
         plan.refusal = f"{entry} points at {folder}, which is not a worktree that git made"
 

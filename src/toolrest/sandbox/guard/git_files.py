@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from errno import ELOOP, ENAMETOOLONG
-from typing import NamedTuple
 
+from toolrest import git_pointers
+from toolrest.git_pointers import LinkedWorktree, Pointer
 from toolrest.sandbox.errors import SandboxUnavailable, unseen
 
-_POINTER_MOST = 4096
 _CONFIG_MOST = 1 << 16
 _WORKTREE = re.compile(rb"[ \t]*(?:\[[^\]]*\][ \t]*)?worktree[ \t]*=(.*)", re.IGNORECASE)
 _SIGNS_FILES = ("config", "commondir", "gitdir", "HEAD")
@@ -92,13 +91,6 @@ class Nested:
                 self._search(path, found, levels - 1)
 
 
-class Pointer(NamedTuple):
-    """Where a one-line file leads: as it is written, and really."""
-
-    spelled: str
-    real: str
-
-
 def is_git_folder(path: str) -> bool:
     """Whether git could take this folder for one of its own."""
     if any(kind(os.path.join(path, sign)) in ("file", "link") for sign in _SIGNS_FILES):
@@ -141,17 +133,19 @@ def checkouts(module: str) -> set[str]:
 
 
 def pointer(file: str, label: bytes) -> Pointer | None:
-    """What a one-line pointer file names."""
-    if kind(file) != "file":
-        return None
-    text = read(file, _POINTER_MOST)
-    if not text.startswith(label) or b"\0" in text:
-        return None
-    name = os.fsdecode(text[len(label) :].removeprefix(b" " if label else b"").rstrip(b"\r\n"))
-    if not name:
-        return None
-    spelled = os.path.join(os.path.dirname(file), name)
-    return Pointer(spelled, real(spelled))
+    """The target of a one-line pointer file."""
+    try:
+        return git_pointers.pointer(file, label)
+    except OSError as error:
+        raise unseen(file) from error
+
+
+def linked_worktree(entry: str) -> LinkedWorktree | None:
+    """The pointers of a worktree that its repository names itself."""
+    try:
+        return git_pointers.linked_worktree(entry)
+    except OSError as error:
+        raise unseen(entry) from error
 
 
 def config(folder: str) -> bytes:
@@ -169,28 +163,17 @@ def config(folder: str) -> bytes:
 def read(path: str, most: int) -> bytes:
     """The start of a regular file; nothing for anything else."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return git_pointers.read_start(path, most)
     except PermissionError as error:
         raise unseen(path) from error
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, most) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    finally:
-        os.close(fd)
 
 
 def kind(path: str) -> str | None:
     """Whether there is a link, a folder or a file."""
     try:
-        mode = os.lstat(path).st_mode
+        return git_pointers.kind(path)
     except PermissionError as error:
         raise unseen(path) from error
-    except OSError:
-        return None
-    if stat.S_ISLNK(mode):
-        return "link"
-    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def _folders(parent: str) -> list[tuple[str, bool]]:

@@ -211,9 +211,18 @@ class PatchCall(ToolCall):
         found = list(changes(self.records))
         return ToolQuestion(
             cwd=self.cwd,
+            title=self._title(),
             diff="\n".join(map(_shown, found)),
             changes={change.path: change.to_event() for change in found},
         )
+
+    def _title(self) -> str:
+        """The question of a session that may write nowhere."""
+        if not self._blocked or self.ctx.files.mode != "read-only":
+            return ""
+        paths = self.effects.writes
+        name = os.path.relpath(paths[0], self.cwd) if len(paths) == 1 else f"{len(paths)} files"
+        return f"This session is read-only. Change {name} all the same?"
 
     async def run(self) -> ToolOutput:
         """Write all of the patch, or nothing; a dry run shows what would change."""

@@ -11,7 +11,7 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.output.mcp_result import output_of
-from toolrest.gate.schema.for_wire import clean_text
+from toolrest.gate.schema.for_wire import clean_text, for_wire
 from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.tool.call import ToolCall
 from toolrest.gate.tool.raw_schema import RawSchema
@@ -22,6 +22,7 @@ from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.mcp.pins import launch_record
 from toolrest.policy.effects import Effects
+from toolrest.policy.grants.key import GrantKey
 from toolrest.tools.mcp.events import reporting
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class McpTool(Tool):
         self.description = words or f"Tool from {server.name}: {definition.name}"
         self.offered = offered
         self.only_reads = server.row.trusted and definition.hint("readOnlyHint") is True
-        self._schema = RawSchema(_known_part(definition.input_schema), self.name)
+        self._schema = RawSchema(_known_part(definition.input_schema), self.name, loose=True)
         row = server.row
         # The pool enforces the server's own time limits; the gate's is a second limit.
         longest = max(row.tool_timeout_sec, row.tool_timeout_max_sec)
@@ -78,7 +79,7 @@ class McpTool(Tool):
     def validate(self) -> None:
         """Raise ToolDefinitionError when the schema cannot be offered or checked."""
         self._schema.check()
-        _ = self._schema.parameters
+        for_wire(self._schema.parameters, "responses", tool=self.name)
 
     def decode(self, raw: str | Mapping[str, Any]) -> Decoded:
         """The arguments, checked by the server's own schema."""
@@ -100,8 +101,8 @@ class McpCall(ToolCall):
         server = self.tool.server
         own = server.row.tools.get(self.tool.definition.name)
         mode = own.approval_mode if own is not None else server.row.default_tools_approval_mode
-        if mode == "approve" and (own is not None or self.effects.critical is None):
-            return Decision(Answer.ALLOW, "mcp.approve")
+        if mode == "approve":
+            return Decision(Answer.ALLOW, "mcp.approve", by_name=own is not None)
         if mode != "prompt":
             return None
         reason = f"mcp_servers.{server.name} wants approval of its tools"
@@ -110,6 +111,16 @@ class McpCall(ToolCall):
             message = f'{reason}, and approval_policy = "{policy}" never asks'
             return Decision(Answer.DENY, "mcp.prompt", message)
         return Decision(Answer.ASK, "mcp.prompt", reason)
+
+    def reaches(self) -> tuple[str, ...]:
+        """The server, unless its sandbox holds it off the network."""
+        pool: Pool = self.ctx.session.pool()
+        connection = pool.connections.get(self.tool.server.name)
+        return () if connection is not None and connection.offline else super().reaches()
+
+    def reach_keys(self) -> tuple[GrantKey, ...]:
+        """The tool, as its server is started and describes it."""
+        return (GrantKey("reach", (self.tool.name, self.tool.pin)),)
 
     async def run(self) -> ToolOutput:
         """Call the server; an error of its own is an output, not an exception."""

@@ -1,8 +1,8 @@
 """`CommandCall`: one command, with its launch record, the judgement of its line and the decision.
 
 The order of a command's life is that of the methods: it is planned and judged when it is begun,
-`prepare` reads the login profile, `decide` and `question` read what is known then, and `run` starts
-just that or raises Changed.
+`prepare` reads the login profile, in the sandbox even for a command that asks to leave it; `decide`
+and `question` read what is known then, and `run` starts just that or raises Changed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
+from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
@@ -64,6 +65,8 @@ class CommandCall(ToolCall):
     """The files that an approval is tied to besides the program: scripts of the line."""
     asked_names: tuple[str, ...] = ()
     """The protected names that an approval was asked for."""
+    programs: Programs | None = None
+    """The programs of the line as they were judged and shown, where it may leave the sandbox."""
 
     # Begin
 
@@ -127,7 +130,10 @@ class CommandCall(ToolCall):
     def again(self, changed: Changed) -> ToolCall:
         """The command, judged anew; git counts as armed where its settings name programs."""
         git_armed = str(changed) if isinstance(changed, GitArmed) else ""
-        return self.tool.begin(self.args, self.ctx, git_armed)
+        call = self.tool.begin(self.args, self.ctx, git_armed)
+        if isinstance(call, CommandCall) and not self.planned.confined:
+            call.take(self.launch)  # its profile was read after the decision
+        return call
 
     def known_writes(self) -> tuple[str, ...]:
         """The paths that the command line names as written."""
@@ -144,27 +150,37 @@ class CommandCall(ToolCall):
 
     async def prepare(self) -> None:
         """Find the kind of sandbox and whose /tmp it is; read the login profile's environment."""
-        if self.planned.confined:
+        planned = self.planned
+        if planned.confined:
             await self.runner.enclosure.is_weak()
-        # A profile is a program: outside the sandbox it is read only after the decision.
-        if not self.planned.confined or self.planned.escalated:
+        # A profile is a program: outside the sandbox it is read only after the decision, and for a
+        # call that is refused not at all.
+        if not planned.confined or (planned.escalated and self._is_refused()):
             return
         runner, own_tmp = self.runner, self.ctx.files.own_tmp
         named = any(inside(path, tmp) for path in self.verdict.writes for tmp in own_tmp)
-        if named and not await runner.enclosure.has_own_tmp():
+        if named and not planned.escalated and not await runner.enclosure.has_own_tmp():
             self._roots = tuple(root for root in self._roots if root not in own_tmp)
             self._judge()
             self.touch(self._effects())
         try:
-            settled = await runner.settle(self.planned, outside=False)
+            settled = await runner.settle(planned, outside=False)
         except SandboxBusy as error:
             raise runner.enclosure.refusal(error) from error
         except SandboxUnavailable:
-            return  # the start says so, after the decision
-        if self._settle(settled):
+            if not planned.escalated:
+                return  # the start says so, after the decision
+            settled = runner.unsettled(planned)
+        if self.take(settled):
             self.touch(self._effects())
 
-    def _settle(self, settled: Launch) -> bool:
+    def _is_refused(self) -> bool:
+        """Whether the command cannot be approved, whatever its profile says."""
+        session = self.ctx.session
+        silent = session.approvals.silent is not None or session.mode.name == "read-only"
+        return silent or self.decide().verdict == Answer.DENY
+
+    def take(self, settled: Launch) -> bool:
         """Put a new environment into the launch record; True when its PATH finds other programs."""
         before, self.launch = self.launch, settled
         if settled.path == before.path:
@@ -200,6 +216,8 @@ class CommandCall(ToolCall):
             network=launch.network != "off",
             permissions="require_escalated" if launch.escalated else "use_default",
         )
+        if ctx.session.known.rules.by_program:
+            self._executables().mark_planted(self.verdict.segments)
         found = self._outcome(setting, prefix_rule=self.args.prefix_rule)
         required = found.requirement
         if required.answer == Answer.DENY:
@@ -217,6 +235,8 @@ class CommandCall(ToolCall):
                 and not self.planted
                 and not self._is_suspect
             )
+            if leaves:
+                self._record()
             return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
         return self._asked(found, setting)
 
@@ -234,6 +254,17 @@ class CommandCall(ToolCall):
         launch = self.launch
         return Executables(launch.path or "", self.ctx.workspace, launch.suspects)
 
+    def _record(self) -> Programs:
+        """Keep the programs of the line as they are found now: `run` starts no others outside."""
+        self.programs = self._found_now()
+        return self.programs
+
+    def _found_now(self) -> Programs:
+        launch = self.launch
+        if launch.login and launch.confined and launch is not self.planned:
+            launch = replace(launch, path=None)  # its start reads the profile once more
+        return programs_of(self.verdict, launch, self.ctx.workspace)
+
     @property
     def _is_suspect(self) -> bool:
         """Whether a tool can have written a program of the line: it may be another next time."""
@@ -241,20 +272,24 @@ class CommandCall(ToolCall):
 
     def _asked(self, found: Outcome, setting: Setting) -> Decision:
         """The question with what may be granted, or ALLOW where that was granted before."""
-        launch, ctx = self.launch, self.ctx
+        launch, ctx, files = self.launch, self.ctx, self._executables()
+        files.mark_planted(self.verdict.segments)
         required = found.requirement
         rows = [decided.row for decided in found.decided]
-        leaves = launch.confined and found.leaves
+        leaves = launch.confined and (found.leaves or setting.escalated)
         justified = self.args.justification if setting.escalated else None
         words = justified or required.reason or required.detail or "it asks to run"
         where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+        programs = self._record()
+        where += programs.words() if leaves else ""
+        unknown = leaves and bool(programs.unknown)
         question = Decision(
             Answer.ASK,
             f"command.{_row(found)}",
             words + where,
             leaves=leaves,
             what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
-            prefix=_lasting(found, required.amendment or ()),
+            prefix=() if unknown else _lasting(found, required.amendment or ()),
             keys=(),
         )
         memory = ctx.session.memory
@@ -271,15 +306,14 @@ class CommandCall(ToolCall):
         def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
             return memory.grants.covering(need, real(cwds)) is not None
 
-        files = self._executables()
         suspect = leaves and files.is_writable(self.verdict.segments)
-        kept = not suspect and not (leaves and self.planted)
+        kept = not suspect and not unknown and not (leaves and self.planted)
         shell = launch.argv[0] if isinstance(launch.judged, str) else ""
         how = RunsHow(leaves, files.path, shell)
         if kept and allowed(granted_by(stored, how)):
             return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
-        if suspect:
-            return question  # its content may be another one next time
+        if suspect or unknown:
+            return question  # it may be another one next time, or have another content
         keys = command_keys(found, how, workspace=ctx.workspace)
         # What is offered must be what lets the same line through next time, or it is not offered.
         offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
@@ -290,7 +324,9 @@ class CommandCall(ToolCall):
         launch = self.launch
         worst = self.verdict.worst
         grave = worst is not None and worst.kind >= CommandClass.DANGEROUS
-        if self.effects.critical is not None or grave or self._is_suspect or self.planted:
+        if self._record().unknown or self._is_suspect or self.planted:
+            return ()
+        if self.effects.critical is not None or grave:
             return ()
         program = "" if launch.program is None else launch.program.path
         root = self.ctx.files.canonical(launch.cwd)
@@ -309,8 +345,9 @@ class CommandCall(ToolCall):
             for spelling in (path, self.ctx.files.canonical(path))
         )
         files = self.asked_files = run_files(self.verdict, launch)
-        if launch.program is not None:
-            files = ((launch.program.path, launch.program.stamp), *files)
+        found = [file for _, file in self.programs.files] if self.programs is not None else []
+        started = (file for file in (launch.program, *found) if file is not None)
+        files = (*dict.fromkeys((file.path, file.stamp) for file in started), *files)
         purpose = getattr(self.args, "description", None) or ""
         return ToolQuestion(
             launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed, files=files
@@ -335,9 +372,13 @@ class CommandCall(ToolCall):
         cwd = runner.workdir(self.args.workdir)
         # The person may have switched the sandbox off since it was planned.
         outside = ctx.outside or not (self.planned.confined and runner.is_confined)
-        if outside and self._settle(await runner.settle(self.planned, outside=True)):
-            raise Changed("outside the sandbox PATH finds other programs than were judged")
+        if not self.planned.confined and self.take(await runner.settle(self.launch, outside=True)):
+            raise Changed("PATH finds other programs than were judged")
         launch, folders = self.launch, self.verdict.git_folders
+        if outside and self.programs is not None:
+            self.programs.refuse_others(self._found_now())
+        if outside and self.planned.confined:
+            launch = runner.without_profile(launch)
         if self.asked_names:
             launch = replace(launch, approved=self.asked_names)
         more: dict[str, str] = {}
@@ -427,7 +468,11 @@ def _names(folder: str, most: int) -> list[str]:
 
 
 def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:
-    """The prefix that may become a rule: not of a command whose next word is one more file."""
+    """The prefix that may become a rule: not of a command whose next word is one more file, nor
+    where a name means a file that a tool can have written.
+    """
+    if any(decided.segment.planted for decided in found.decided):
+        return ()
     touching = {d.segment.argv for d in found.decided if d.segment.kind == CommandClass.TOUCHES}
     return () if any(argv[: len(prefix)] == prefix for argv in touching) else prefix
 

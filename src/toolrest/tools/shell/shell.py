@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.output.truncate import formatted_truncate
@@ -13,6 +15,9 @@ from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.tools.shell.command_call import CommandCall
 from toolrest.tools.shell.run_once import Finished, OneShot, OneShotTool, run_once
+
+_LEAST = 16
+"""Characters of an output below which the limit is too small for any JSON."""
 
 
 class ShellTool(OneShotTool):
@@ -51,8 +56,15 @@ class ShellTool(OneShotTool):
 
 
 def _structured(done: Finished, ctx: Context) -> str:
-    shown = formatted_truncate(done.body, ctx.session.limiter.shown(ctx.tool))
-    return layout.structured(shown, done.code, done.seconds)
+    """The result as JSON: its output is cut until all of it fits, as cut JSON would be none."""
+    limiter = ctx.session.limiter
+    limit = limiter.shown(ctx.tool)
+    while True:
+        shown = formatted_truncate(done.body, limit)
+        text = layout.structured(shown, done.code, done.seconds)
+        if limit.amount < _LEAST or limiter.holds(text, ctx.tool):
+            return text
+        limit = replace(limit, amount=limit.amount * 3 // 4)
 
 
 class LocalShellTool(ShellTool):

@@ -62,7 +62,7 @@ class AnthropicModel(HttpModel):
         """Items as messages of blocks."""
         images = self.sees
         return EncodedHistory(
-            lambda items: anthropic_messages(items, images=images),
+            lambda items: anthropic_messages(items, images=images, origin=self.origin),
             speaks=speaks,
             legal=word_id,
         )
@@ -142,7 +142,11 @@ class AnthropicModel(HttpModel):
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""
-        return AnthropicParser(schemas_of(request.tools), repairs=self.provider.profile.repair)
+        return AnthropicParser(
+            schemas_of(request.tools),
+            repairs=self.provider.profile.repair,
+            place=self.origin.place,
+        )
 
 
 def _messages(history: Rendered) -> list[bytes | bytearray]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from toolrest.items import Content, Image, JSONObject
 from toolrest.wire.items.encode import NOTHING, anthropic_block
+from toolrest.wire.items.others import OTHERS, Origin
 from toolrest.wire.items.pairing import is_call, is_models, is_output
 from toolrest.wire.items.parts import (
     as_function,
@@ -22,12 +23,15 @@ CONTINUE: Final[JSONObject] = {
     "role": "user",
     "content": [{"type": "text", "text": "Continue."}],
 }
+_ANYWHERE: Final = Origin()
 MARK: Final = {"type": "ephemeral"}
 
 
-def anthropic_messages(items: Sequence[JSONObject], *, images: bool = True) -> list[JSONObject]:
-    """The messages for a stretch of paired items."""
-    building = _Messages()
+def anthropic_messages(
+    items: Sequence[JSONObject], *, images: bool = True, origin: Origin = _ANYWHERE
+) -> list[JSONObject]:
+    """The messages for a stretch of paired items, as the server at `origin` takes them."""
+    building = _Messages(origin)
     for item in items:
         building.add(item if images else without_images(item))
     return building.made
@@ -55,7 +59,8 @@ def closed(messages: list[JSONObject], before: JSONObject | None) -> list[JSONOb
 
 
 class _Messages:
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
         self.made: list[JSONObject] = []
         self._thoughts: list[JSONObject] = []
         """Thinking that waits for a text or a call: the API refuses a message that ends with it."""
@@ -70,13 +75,16 @@ class _Messages:
 
     def _models(self, item: JSONObject) -> None:
         if is_call(item):
-            self._put("assistant", [_tool_use(item)])
+            self._put("assistant", [{**self._others(item), **_tool_use(item)}])
         elif item.get("type") == "message":
             text = text_of(parts_of(item.get("content")))
             if text.strip():
-                self._say({"type": "text", "text": text.rstrip()})
+                self._say({**self._others(item), "type": "text", "text": text.rstrip()})
         elif item.get("type") == "reasoning":
             self._thoughts += _thinking(item)
+
+    def _others(self, item: JSONObject) -> JSONObject:
+        return self._origin.part(item, "block") if OTHERS in item else {}
 
     def _say(self, block: JSONObject) -> None:
         """Add text before the calls of its message: results must follow calls at once."""

@@ -12,10 +12,14 @@ from toolrest.wire.apis.chat_calls import is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import OtherKeys
 from toolrest.wire.items.repair_json import repaired
 from toolrest.wire.model import (
+    FILTER_CUT,
+    LIMIT_CUT,
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ItemStarted,
     ModelError,
@@ -28,6 +32,12 @@ from toolrest.wire.reply import Parser
 
 _KINDS = {"text": "message", "tool_use": "function_call", "thinking": "reasoning"}
 _KINDS["redacted_thinking"] = "reasoning"
+_KEYS = frozenset({"type", "id", "name", "input", "text"})
+_CUTS = {
+    "max_tokens": LIMIT_CUT,
+    "model_context_window_exceeded": LIMIT_CUT,
+    "refusal": FILTER_CUT,
+}
 
 
 class _Block(Struct):
@@ -42,9 +52,19 @@ class _Block(Struct):
 
 
 class AnthropicParser(Parser):
-    """A parser that makes an item of each block; a call with broken arguments waits for the end."""
+    """A parser that makes an item of each block.
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]], *, repairs: bool = True) -> None:
+    A call without whole arguments waits for the next block or the end: the reply may be cut there.
+    """
+
+    def __init__(
+        self,
+        schemas: Mapping[str, Mapping[str, Any]],
+        *,
+        repairs: bool = True,
+        place: str = "",
+    ) -> None:
+        self._others = OtherKeys(place)
         self._schemas = schemas
         self._repairs = repairs
         self._open: dict[int, _Block] = {}
@@ -90,6 +110,8 @@ class AnthropicParser(Parser):
         head: Any = event.get("content_block")
         if not _is_block(head):
             return
+        self.goes_on()
+        yield from self._release()
         block = self._open[_index(event)] = _Block(head["type"], head)
         call_id = head.get("id")
         yield ItemStarted(_KINDS[block.kind], call_id if isinstance(call_id, str) else "")
@@ -110,6 +132,7 @@ class AnthropicParser(Parser):
                 yield from self._more(block, piece)
 
     def _more(self, block: _Block, piece: str) -> Iterator[ModelEvent]:
+        self.goes_on()
         block.pieces.append(piece)
         if block.kind == "text":
             yield TextDelta(piece)
@@ -120,16 +143,24 @@ class AnthropicParser(Parser):
 
     def _finished(self, block: _Block) -> Iterator[ModelEvent]:
         if block.kind == "tool_use":
-            if block.pieces and not is_object(block.text):
+            if self._stop in _CUTS or not is_object(block.text):
                 self._doubtful.append(block)
             else:
                 yield ItemDone(self._call(block))
         elif block.kind == "text":
             if block.text:
                 content = [{"type": "output_text", "text": block.text}]
-                yield ItemDone({"type": "message", "role": "assistant", "content": content})
+                item: JSONObject = {"type": "message", "role": "assistant", "content": content}
+                yield ItemDone(self._with_others(item, block))
         else:
             yield ItemDone(_reasoning(block))
+
+    def _release(self) -> Iterator[ModelEvent]:
+        doubtful, self._doubtful = self._doubtful, []
+        cut = _CUTS.get(self._stop or "")
+        for block in doubtful:
+            item = self._call(block)
+            yield ItemDone(item) if cut is None else CutCall(item, cut)
 
     def _call(self, block: _Block) -> JSONObject:
         given = block.head.get("input")
@@ -142,20 +173,22 @@ class AnthropicParser(Parser):
             "arguments": made[0].text if len(made) == 1 else text,
             "call_id": str(block.head.get("id") or ""),
         }
-        notes = list(made[0].notes) if len(made) == 1 else []
-        return item | {"repaired": notes} if notes else item
+        if len(made) == 1 and made[0].notes:
+            item["repaired"] = list(made[0].notes)
+        return self._with_others(item, block)
+
+    def _with_others(self, item: JSONObject, block: _Block) -> JSONObject:
+        kept: JSONObject = {}
+        self._others.add(kept, block.head, _KEYS)
+        return self._others.on(item, block=kept)
 
     def _complete(self) -> Iterator[ModelEvent]:
         while self._open:  # some gateways do not say where a block ends
-            block = self._open.pop(min(self._open))
-            if block.kind != "tool_use" or self._stop != "max_tokens":
-                yield from self._finished(block)
+            yield from self._finished(self._open.pop(min(self._open)))
+        yield from self._release()
         if self._stop == "max_tokens":
-            # A call that was cut is dropped; complete ones before it stay.
             message = "Incomplete response returned, reason: max_tokens"
             raise ModelError("incomplete", message, usage=_usage(self._usage))
-        for block in self._doubtful:
-            yield ItemDone(self._call(block))
         if self._stop == "model_context_window_exceeded":
             raise ModelError("context_window", "the answer was cut: the context window is full")
         if self._stop == "refusal":
@@ -175,8 +208,10 @@ class AnthropicParser(Parser):
         content = document.get("content")
         if document.get("type") == "error" or not isinstance(content, list):
             raise error_in_stream(document, "anthropic")
+        self._stopped(document)
         for head in content:
             if _is_block(head):
+                yield from self._release()
                 block = _Block(head["type"], head)
                 begun = head.get(block.kind)
                 if isinstance(begun, str):
@@ -184,7 +219,6 @@ class AnthropicParser(Parser):
                 block.signature = str(head.get("signature") or "")
                 yield from self._finished(block)
         self._id = str(document.get("id") or "")
-        self._stopped(document)
         self._count(document.get("usage"))
         yield from self._complete()
 

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
-from toolrest.wire.apis.chat_stream import ChatParser, Endings
+from toolrest.wire.apis.chat_stream import REASONING, ChatParser, Endings
 from toolrest.wire.apis.output_format import response_format, schema_in_words
 from toolrest.wire.client import HttpModel, array
 from toolrest.wire.items.history_bytes import EncodedHistory
+from toolrest.wire.items.pairing import any_id, printable_id
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
@@ -24,6 +25,7 @@ class ChatModel(HttpModel):
 
     wire: Wire = "chat"
     path = "chat/completions"
+    returned = (*REASONING, "reasoning_details", "thinking_blocks")
 
     def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
         super().__init__(provider, name, context_window=context_window)
@@ -33,8 +35,9 @@ class ChatModel(HttpModel):
         """Items as messages."""
         profile = replace(self.provider.profile, images=self.sees)
         return EncodedHistory(
-            lambda items: chat_messages(items, profile),
+            lambda items: chat_messages(items, profile, self.origin),
             speaks=speaks,
+            legal=printable_id if self.provider.limits_ids else any_id,
             forgets=profile.reasoning == "turn",
         )
 
@@ -87,6 +90,7 @@ class ChatModel(HttpModel):
             schemas_of(callable_tools),
             limited=self.most(request) is not None,
             endings=self._endings,
+            place=self.origin.place,
         )
 
 

@@ -10,8 +10,14 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import LONGEST, OtherKeys
+from toolrest.wire.model import ModelError
 
+_FUNCTION: Final = frozenset({"name", "arguments"})
+_ENTRY: Final = frozenset({"id", "index", "type", "function"})
+_BARE: Final = _ENTRY | _FUNCTION
 _MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
 
 
@@ -49,6 +55,9 @@ class Slot(Struct):
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     shape: _Shape = field(default_factory=_Shape)
+    others: JSONObject = field(default_factory=dict)
+    """Unknown keys of the call, and of its function."""
+    function_others: JSONObject = field(default_factory=dict)
 
     def add(self, piece: str) -> None:
         """Add to the arguments."""
@@ -89,8 +98,9 @@ class CallAssembler:
     plainly unfinished.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, others: OtherKeys | None = None) -> None:
         self.slots: list[Slot] = []
+        self._others = OtherKeys("") if others is None else others
 
     def add(self, delta: Any) -> Iterator[tuple[Slot, str, bool]]:
         """Add a list of deltas; yields each changed slot, the piece, and whether it is new."""
@@ -112,6 +122,12 @@ class CallAssembler:
             self.slots.append(slot)
         slot.call_id = slot.call_id or call_id
         slot.name = slot.name or name
+        if len(slot.call_id) > LONGEST:
+            message = f"the server gave a call an id of {len(slot.call_id)} characters"
+            raise ModelError("stream", message, retryable=False)
+        self._others.add(slot.others, entry, _ENTRY if body is not entry else _BARE)
+        if body is not entry:
+            self._others.add(slot.function_others, body, _FUNCTION)
         if piece:
             slot.add(piece)
         return slot, piece, is_new

@@ -7,7 +7,8 @@ from typing import Final
 
 from toolrest.items import Content, Image, JSONObject, Text
 from toolrest.wire.items.json_text import utf8
-from toolrest.wire.items.pairing import is_call, is_models, is_output
+from toolrest.wire.items.others import OTHERS, Origin
+from toolrest.wire.items.pairing import is_call, is_models, is_output, printable_id
 from toolrest.wire.items.parts import (
     as_function,
     is_blank,
@@ -19,20 +20,26 @@ from toolrest.wire.items.parts import (
 from toolrest.wire.provider import Profile
 
 _DETAILS: Final = frozenset({"auto", "low", "high"})
+_ANYWHERE: Final = Origin()
 _FOLLOWS: Final = "The image follows in the next message."
 
 
-def chat_messages(items: Sequence[JSONObject], profile: Profile) -> list[JSONObject]:
-    """The messages for a stretch of paired items."""
-    building = _Messages(profile)
+def chat_messages(
+    items: Sequence[JSONObject], profile: Profile, origin: Origin = _ANYWHERE
+) -> list[JSONObject]:
+    """The messages for a stretch of paired items, as the server at `origin` takes them."""
+    building = _Messages(profile, origin)
     for item in items:
         building.add(item if profile.images else without_images(item))
     return building.finish()
 
 
 class _Messages:
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         self._profile = profile
+        self._origin = origin
+        self._ids: dict[str, str] = {}
+        """Ids of calls as the server gave them, by our shorter ones."""
         self._made: list[JSONObject] = []
         self._speaking: JSONObject | None = None
         self._shown: list[JSONObject] = []
@@ -60,11 +67,11 @@ class _Messages:
         if self._speaking is None:
             self._speaking = {"role": "assistant", "content": None}
         speaking = self._speaking
+        if OTHERS in item:
+            for key, value in self._origin.part(item, "message").items():
+                speaking.setdefault(key, value)
         if is_call(item):
-            call_id, name, arguments = as_function(item)
-            function = {"name": name, "arguments": arguments}
-            call = {"id": call_id, "type": "function", "function": function}
-            speaking.setdefault("tool_calls", []).append(call)
+            speaking.setdefault("tool_calls", []).append(self._call(item))
         elif item.get("type") == "message":
             text = "" if is_blank(item) else text_of(parts_of(item.get("content")))
             before = speaking["content"]
@@ -72,17 +79,30 @@ class _Messages:
         elif item.get("type") == "reasoning" and self._profile.reasoning != "never":
             self._thought(item, speaking)
 
+    def _call(self, item: JSONObject) -> JSONObject:
+        call_id, name, arguments = as_function(item)
+        function = {"name": name, "arguments": arguments}
+        call = {"id": call_id, "type": "function", "function": function}
+        if OTHERS not in item:
+            return call
+        given = self._origin.call_id(item)
+        if given and printable_id(given) == call_id:  # else it was used before
+            self._ids[call_id] = call["id"] = given
+        call["function"] = {**self._origin.part(item, "function"), **function}
+        return {**self._origin.part(item, "call"), **call}
+
     def _thought(self, item: JSONObject, speaking: JSONObject) -> None:
         """Add reasoning under the name that the server itself used."""
         origin = item.get("chat")
         if not isinstance(origin, dict):
             return
         name = origin.get("field")
-        if isinstance(name, str) and name:
+        refused = self._origin.refused
+        if isinstance(name, str) and name and name not in refused:
             text = text_of(parts_of(item.get("content")))
             speaking[name] = f"{speaking[name]}\n{text}" if name in speaking else text
         for key, name in (("details", "reasoning_details"), ("blocks", "thinking_blocks")):
-            if isinstance(origin.get(key), list):
+            if isinstance(origin.get(key), list) and name not in refused:
                 speaking.setdefault(name, []).extend(origin[key])
 
     def _end(self) -> None:
@@ -103,7 +123,8 @@ class _Messages:
             label = f"Image from the tool call {item['call_id']}:"
             self._shown += [{"type": "text", "text": label}, *map(_part, images)]
             content = content or _FOLLOWS
-        return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
+        call_id = self._ids.get(item["call_id"], item["call_id"])
+        return {"role": "tool", "tool_call_id": call_id, "content": content}
 
     def _show(self) -> None:
         if self._shown:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolrest.items import JSONObject
 from toolrest.wire.apis.calls_in_text import text_calls
 from toolrest.wire.apis.chat_calls import CallAssembler, Slot, is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.items.others import OTHERS, OtherKeys, is_empty
+from toolrest.wire.items.pairing import printable_id
 from toolrest.wire.items.repair_json import Arguments, repaired
 from toolrest.wire.model import (
+    FILTER_CUT,
+    LIMIT_CUT,
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ItemStarted,
     ModelError,
@@ -28,7 +33,16 @@ from toolrest.wire.model import (
 from toolrest.wire.provider import Profile
 from toolrest.wire.reply import Parser
 
-_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_KNOWN: Final = frozenset(
+    {
+        *REASONING,
+        *("role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations"),
+        *("reasoning_details", "thinking_blocks"),
+    }
+)
+_JOINED: Final = frozenset({"text", "summary", "data"})
+_CUTS: Final = {"length": LIMIT_CUT, "content_filter": FILTER_CUT}
 _THINK: Final = ("<think>", "</think>")
 
 
@@ -43,6 +57,17 @@ class Endings(Struct):
     unmarked: int = 0
 
 
+class _Part(Struct):
+    """One of OpenRouter's `reasoning_details`, in pieces."""
+
+    last: JSONObject = field(default_factory=dict)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> JSONObject:
+        return self.last | {key: "".join(pieces) for key, pieces in self.texts.items()}
+
+
 class ChatParser(Parser):
     """The parser of chunks; items come at the end, when nothing can be added to them."""
 
@@ -53,6 +78,7 @@ class ChatParser(Parser):
         *,
         limited: bool = False,
         endings: Endings | None = None,
+        place: str = "",
     ) -> None:
         self._profile = profile
         self._schemas = schemas
@@ -61,9 +87,10 @@ class ChatParser(Parser):
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._field = ""
-        self._details: list[Any] = []
+        self._details: dict[str, _Part] = {}
         self._blocks: list[JSONObject] = []
-        self._calls = CallAssembler()
+        self._others = OtherKeys(place)
+        self._calls = CallAssembler(self._others)
         self._finish: str | None = None
         self._id = ""
         self._usage: Usage | None = None
@@ -103,33 +130,37 @@ class ChatParser(Parser):
 
     def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
         """Take the parts of a whole message that its deltas did not have."""
-        missing = dict(message)
+        missing = {key: message[key] for key in message if key not in self._others.message}
         if self._text:
             missing.pop("content", None)
         if self._thoughts:
-            missing = {key: missing[key] for key in missing if key not in _REASONING}
+            missing = {key: missing[key] for key in missing if key not in REASONING}
         if self._calls.slots:
             missing.pop("tool_calls", None)
         yield from self._delta(missing)
 
     def _delta(self, delta: JSONObject) -> Iterator[ModelEvent]:
         yield from self._reasoning(delta)
+        self._others.add(self._others.message, delta, _KNOWN)
         text = _content(delta.get("content"))
         if text:
+            self.goes_on()
             if not self._text:
                 yield ItemStarted("message")
             self._text.append(text)
             yield TextDelta(text)
         calls = delta.get("tool_calls")
-        if calls is None and isinstance(delta.get("function_call"), dict):
+        if calls is None and not is_empty(delta.get("function_call")):
             calls = [{"index": 0, "function": delta["function_call"]}]
         for slot, piece, is_new in self._calls.add(calls or []):
+            self.goes_on()
+            call_id = slot.call_id and printable_id(slot.call_id)
             if is_new:
-                yield ItemStarted("function_call", slot.call_id)
-            yield ArgumentsDelta(slot.call_id, slot.name, piece)
+                yield ItemStarted("function_call", call_id)
+            yield ArgumentsDelta(call_id, slot.name, piece)
 
     def _reasoning(self, delta: JSONObject) -> Iterator[ModelEvent]:
-        for name in _REASONING:
+        for name in REASONING:
             text = _thought(delta.get(name))
             if text:
                 if not self._thoughts:
@@ -139,12 +170,23 @@ class ChatParser(Parser):
                 yield ReasoningDelta(text, summary=False)
                 break
         details = delta.get("reasoning_details")
-        if isinstance(details, list):
-            self._details += [detail for detail in details if isinstance(detail, dict)]
+        for detail in details if isinstance(details, list) else []:
+            if isinstance(detail, dict):
+                self._detail(detail)
         blocks = delta.get("thinking_blocks")
         for block in blocks if isinstance(blocks, list) else []:
             if isinstance(block, dict):
                 self._sign(block)
+
+    def _detail(self, piece: JSONObject) -> None:
+        """Add a piece of OpenRouter's reasoning to its part; Claude's signature comes last."""
+        own = len(self._details) if piece.get("index") is None else ""
+        part = self._details.setdefault(f"{piece.get('type')} {piece.get('index')} {own}", _Part())
+        for key, value in piece.items():
+            if key in _JOINED and isinstance(value, str):
+                part.texts.setdefault(key, []).append(value)
+            if value is not None or key not in part.last:
+                part.last[key] = value
 
     def _sign(self, piece: JSONObject) -> None:
         """Add a piece of Anthropic's thinking, as LiteLLM sends it; its signature comes last."""
@@ -161,6 +203,8 @@ class ChatParser(Parser):
     def _done(self) -> Iterator[ModelEvent]:
         if self._finish is None and not (self._text or self._thoughts or self._calls.slots):
             raise ModelError("stream", "the server's answer has no message in it")
+        if self._finish == "error":
+            raise ModelError("stream", "the server stopped with an error")
         yield from self._flush()
         self.completed = Completed(self._id, self._usage)
 
@@ -199,32 +243,42 @@ class ChatParser(Parser):
         """The items: reasoning, then text, then calls."""
         text, thought = _without_tags("".join(self._text))
         if self._thoughts or self._details or self._blocks:
-            origin = {"field": self._field, "details": self._details, "blocks": self._blocks}
+            details = [part.whole for part in self._details.values()]
+            origin = {"field": self._field, "details": details, "blocks": self._blocks}
             yield ItemDone(_reasoning_item("".join(self._thoughts), origin))
         elif thought:
             yield ItemDone(_reasoning_item(thought, {"field": ""}))
         text, calls = self._calls_and(text)
+        message = self._others.message
         if text:
             content = [{"type": "output_text", "text": text}]
-            yield ItemDone({"type": "message", "role": "assistant", "content": content})
+            said = {"type": "message", "role": "assistant", "content": content}
+            yield ItemDone(self._others.on(said, message=message))
+        elif calls:
+            calls[0] = self._others.on(calls[0], **{**calls[0].get(OTHERS, {}), "message": message})
+        cut = _CUTS.get(self._finish or "")
         for item in calls:
-            yield ItemDone(item)
+            yield ItemDone(item) if cut is None else CutCall(item, cut)
         self._check_finish()
 
     def _calls_and(self, text: str) -> tuple[str, list[JSONObject]]:
         """The calls, and the text without those that were in it."""
-        cut = self._finish == "length"
-        if self._calls.slots or cut or not self._profile.text_calls:
-            named = list(self._calls.named())
-            if cut:
-                named = [(slot, own) for slot, own in named if is_object(slot.arguments)]
-            return text, [item for slot, own in named for item in self._items(slot, own)]
+        if self._finish in _CUTS:
+            return text, [
+                self._made(slot, own, Arguments(slot.arguments))
+                for slot, own in self._calls.named()
+            ]
+        if self._calls.slots or not self._profile.text_calls:
+            return text, [
+                item for slot, own in self._calls.named() for item in self._items(slot, own)
+            ]
         found = text_calls(text, self._schemas)
         self._calls.slots = [Slot(None, "", call.name, [call.arguments]) for call in found.calls]
         named = list(self._calls.named())
         pairs = zip(named, found.calls, strict=True)
         return found.text, [
-            _call_item(slot.name, own, call.arguments, call.notes) for (slot, own), call in pairs
+            self._made(slot, own, Arguments(call.arguments, call.notes))
+            for (slot, own), call in pairs
         ]
 
     def _items(self, slot: Slot, call_id: str) -> Iterator[JSONObject]:
@@ -232,8 +286,24 @@ class ChatParser(Parser):
         text = slot.arguments
         made = repaired(text, self._schemas.get(slot.name)) if self._profile.repair else []
         for number, arguments in enumerate(made or [Arguments(text or "{}")]):
-            own = call_id if number == 0 else f"{call_id}_{number + 1}"
-            yield _call_item(slot.name, own, arguments.text, arguments.notes)
+            if number == 0:
+                yield self._made(slot, call_id, arguments)
+            else:
+                yield self._made(Slot(None, "", slot.name), f"{call_id}_{number + 1}", arguments)
+
+    def _made(self, slot: Slot, call_id: str, arguments: Arguments) -> JSONObject:
+        """The call under a short id; its own goes back to the server, as its unknown keys do."""
+        short = printable_id(call_id)
+        item: JSONObject = {
+            "type": "function_call",
+            "name": slot.name,
+            "arguments": arguments.text,
+            "call_id": short,
+        }
+        if arguments.notes:
+            item["repaired"] = list(arguments.notes)
+        own = call_id if short != call_id else ""
+        return self._others.on(item, id=own, call=slot.others, function=slot.function_others)
 
     def _check_finish(self) -> None:
         if self._finish == "length":
@@ -243,18 +313,6 @@ class ChatParser(Parser):
         if self._finish == "content_filter":
             message = "the server's content filter stopped the answer"
             raise ModelError("policy", message, usage=self._usage)
-        if self._finish == "error":
-            raise ModelError("stream", "the server stopped with an error")
-
-
-def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...]) -> JSONObject:
-    item: JSONObject = {
-        "type": "function_call",
-        "name": name,
-        "arguments": arguments,
-        "call_id": call_id,
-    }
-    return item | {"repaired": list(notes)} if notes else item
 
 
 def _is_failure(event: JSONObject) -> bool:

@@ -11,11 +11,15 @@ from toolrest.wire.client import HttpModel, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.others import OTHERS, Origin, OtherKeys
 from toolrest.wire.items.pairing import is_call
-from toolrest.wire.items.parts import leading_texts, without_images
+from toolrest.wire.items.parts import WIRE_NAME, leading_texts, sent_name, without_images
 from toolrest.wire.model import (
+    FILTER_CUT,
+    LIMIT_CUT,
     ArgumentsDelta,
     Completed,
+    CutCall,
     ItemDone,
     ItemStarted,
     ModelError,
@@ -47,12 +51,27 @@ _KNOWN: Final = frozenset(
         "additional_tools",
     }
 )
-_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed"})
+_NAMED: Final = frozenset({"function_call", "custom_tool_call"})
+_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed", OTHERS, WIRE_NAME})
+_KEYS: Final = frozenset(
+    {
+        *("type", "id", "status", "role", "content", "phase", "call_id", "name", "namespace"),
+        *("arguments", "input", "output", "action", "summary", "encrypted_content", "end_turn"),
+        *("query", "queries", "results", "error", "path", "image_path", "image_data", "metadata"),
+        *("result", "revised_prompt", "execution", "tools"),
+    }
+)
+"""Keys of items that every server of this API knows."""
+_ANYWHERE: Final = Origin()
 _TURN_STATE: Final = "x-codex-turn-state"
 
 
 def input_items(
-    items: Sequence[JSONObject], *, images: bool = True, developer: bool = True
+    items: Sequence[JSONObject],
+    *,
+    images: bool = True,
+    developer: bool = True,
+    origin: Origin = _ANYWHERE,
 ) -> list[JSONObject]:
     """Items as this API takes them, without unknown ones and other wires' reasoning.
 
@@ -64,6 +83,10 @@ def input_items(
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
             continue
+        if OTHERS in item:
+            item = {**origin.part(item, "message"), **item}
+        if kind in _NAMED and item.get("name") != (name := sent_name(item)):
+            item = {**item, "name": name}
         item = _without_ours(item)
         if not developer and item.get("role") in ("developer", "system"):
             item = {**item, "role": "user"}
@@ -114,7 +137,9 @@ class ResponsesModel(HttpModel):
     def encoder(self) -> EncodedHistory:
         """Items, almost as they are."""
         images, developer = self.sees, self.provider.profile.developer_role
-        return EncodedHistory(lambda items: input_items(items, images=images, developer=developer))
+        return EncodedHistory(
+            lambda items: input_items(items, images=images, developer=developer, origin=self.origin)
+        )
 
     @property
     def optional(self) -> Iterable[str]:
@@ -184,7 +209,7 @@ class ResponsesModel(HttpModel):
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""
-        return ResponsesParser()
+        return ResponsesParser(self.origin.place)
 
 
 def _text(request: ModelRequest, constrained: bool) -> JSONObject | None:
@@ -199,7 +224,9 @@ def _text(request: ModelRequest, constrained: bool) -> JSONObject | None:
 class ResponsesParser(Parser):
     """The parser of the stream; only whole items count, deltas are for display."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str | None = None) -> None:
+        """`place`: where the reply comes from; without one its items keep unknown keys."""
+        self._place = place
         self._calls: dict[str, tuple[str, str]] = {}
         self._unfinished: list[JSONObject] = []
         self._failure: ModelError | None = None
@@ -212,12 +239,15 @@ class ResponsesParser(Parser):
             yield from self._done(event.get("item"))
         elif kind in ("response.completed", "response.done"):
             yield from self._unseen(event.get("response"))
+            if _is_incomplete(event.get("response")):
+                raise _incomplete(event["response"])
             self._complete(event.get("response"), strict=kind == "response.completed")
         elif kind == "response.output_item.added":
             yield from self._started(event.get("item"))
         elif kind in ("response.failed", "error"):
             self._fail(event)
         elif kind == "response.incomplete":
+            yield from self._unseen(event.get("response"), cut=True)
             raise _incomplete(event.get("response"))
         elif isinstance(kind, str) and kind.startswith("response."):
             yield from self._delta(kind, event)
@@ -232,22 +262,29 @@ class ResponsesParser(Parser):
         if _is_cut_call(item):
             self._unfinished.append(item)
         else:
-            yield ItemDone(_received(item))
+            yield ItemDone(_received(item, self._place))
 
     def _fail(self, event: JSONObject) -> None:
         self._failure = _failure(event)
         self.is_ending = True
 
-    def _unseen(self, response: Any) -> Iterator[ModelEvent]:
-        """The items of a whole response, from a server that sent none of them by itself."""
-        output = response.get("output") if isinstance(response, dict) else None
+    def _unseen(self, response: Any, *, cut: bool = False) -> Iterator[ModelEvent]:
+        """The items of a whole response, from a server that sent none of them by itself.
+
+        Calls that come only now are not made if it was `cut`.
+        """
         if self._failure is not None:
             return
-        if not self._has_items and isinstance(output, list):
-            for item in output:
-                yield from self._done(item)
-        if not isinstance(response, dict) or response.get("status") != "incomplete":
-            yield from (ItemDone(_received(item)) for item in self._unfinished)
+        reason = _cut_reason(response) if cut or _is_incomplete(response) else None
+        output = response.get("output") if isinstance(response, dict) else None
+        items = output if isinstance(output, list) and not self._has_items else []
+        for item in [*filter(_is_item, items), *self._unfinished]:
+            is_cut = reason is not None and is_call(item)
+            yield (
+                CutCall(_received(item, self._place), reason or "")
+                if is_cut
+                else ItemDone(_received(item, self._place))
+            )
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):
@@ -300,7 +337,7 @@ class ResponsesParser(Parser):
         if not isinstance(document.get("output"), list):
             raise error_in_stream(document, "responses")
         yield from self._unseen(document)
-        if status == "incomplete":
+        if _is_incomplete(document):
             raise _incomplete(document)
         self._complete(document, strict=False)
 
@@ -309,13 +346,22 @@ def _is_item(value: Any) -> TypeGuard[JSONObject]:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
+def _is_incomplete(response: Any) -> bool:
+    return isinstance(response, dict) and response.get("status") == "incomplete"
+
+
 def _is_cut_call(item: JSONObject) -> bool:
     return item.get("status") == "incomplete" and is_call(item)
 
 
-def _received(item: JSONObject) -> JSONObject:
+def _received(item: JSONObject, place: str | None) -> JSONObject:
     """A server's item; the arguments of a function are text, as the API wants them back."""
     item = _without_ours(item)
+    if place is not None and not item.keys() <= _KEYS:
+        others = OtherKeys(place)
+        others.add(others.message, item, _KEYS)
+        known = {key: value for key, value in item.items() if key in _KEYS}
+        item = others.on(known, message=others.message)
     if item["type"] == "function_call" and not _string(given := item.get("arguments")).strip():
         return {**item, "arguments": "{}" if given is None or given == "" else dumps(given)}
     return item
@@ -352,9 +398,18 @@ def _failure(event: JSONObject) -> ModelError:
     return error_in_stream({"error": error}, "responses")
 
 
-def _incomplete(response: Any) -> ModelError:
+def _reason(response: Any) -> Any:
+    """The server's word for why a reply is incomplete."""
     details = response.get("incomplete_details") if isinstance(response, dict) else None
-    reason = details.get("reason") if isinstance(details, dict) else None
+    return details.get("reason") if isinstance(details, dict) else None
+
+
+def _cut_reason(response: Any) -> str:
+    return FILTER_CUT if _reason(response) == "content_filter" else LIMIT_CUT
+
+
+def _incomplete(response: Any) -> ModelError:
+    reason = _reason(response)
     usage = usage_of(response.get("usage")) if isinstance(response, dict) else None
     if reason == "content_filter":
         message = "the server's content filter stopped the answer"

@@ -121,7 +121,7 @@ def read_error(body: bytes | str | Any) -> ErrorBody:
         try:
             value = json.loads(_DATA.sub("", text, count=1))
         except (ValueError, RecursionError):
-            return ErrorBody(_short(text))
+            return ErrorBody(message := _short(text), window=_window_in({}, message))
     return _parsed(value)
 
 
@@ -135,12 +135,26 @@ def _parsed(value: Any) -> ErrorBody:
         return ErrorBody(_short(inner))
     source = inner if isinstance(inner, Mapping) else value
     codes = tuple(c for key in ("code", "type") if isinstance(c := source.get(key), str))
+    if (upstream := _upstream(source.get("metadata"))) is not None:
+        return upstream._replace(codes=(*codes, *upstream.codes))
     for key in ("message", "detail", "msg", "title"):
         text = source.get(key)
         if text:
             message = _short(text if isinstance(text, str) else json.dumps(text))
             return ErrorBody(message, codes, _window_in(source, message))
     return ErrorBody(_short(json.dumps(value, ensure_ascii=False)), codes)
+
+
+def _upstream(metadata: Any) -> ErrorBody | None:
+    """The error of the server behind OpenRouter, whose own words only say that there was one."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if not raw:
+        return None
+    found = read_error(raw)
+    name = metadata.get("provider_name")
+    if not isinstance(name, str) or not name:
+        return found
+    return found._replace(message=f"{name}: {found.message}")
 
 
 def _window_in(source: Mapping[str, Any], message: str) -> int | None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LARGEST_EVENT: Final = 64 << 20
 _BOM: Final = b"\xef\xbb\xbf"
-
-
-class TooLarge(ValueError):
-    """An event of more bytes than any honest server sends."""
 
 
 class Events:
@@ -20,15 +15,12 @@ class Events:
         self._is_first = True
         self._after_return = False
         self._data: list[bytes] = []
-        self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that these bytes complete."""
         chunk = self._with_newlines(chunk)
         self._line += chunk
         if b"\n" not in chunk:
-            if len(self._line) + self._size > LARGEST_EVENT:
-                raise TooLarge(f"an event of more than {LARGEST_EVENT} bytes")
             return []
         *lines, rest = bytes(self._line).split(b"\n")
         self._line = bytearray(rest)
@@ -55,13 +47,8 @@ class Events:
             if self._data:
                 done.append(b"\n".join(self._data))
                 self._data = []
-                self._size = 0
         elif line.startswith(b"data:"):
-            value = line[6:] if line[5:6] == b" " else line[5:]
-            self._size += len(value)
-            if self._size > LARGEST_EVENT:
-                raise TooLarge(f"an event of more than {LARGEST_EVENT} bytes")
-            self._data.append(value)
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
 
     def flush(self) -> list[bytes]:
         """The last event when the stream ends; some servers leave out the last empty line."""

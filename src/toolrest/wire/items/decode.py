@@ -22,6 +22,7 @@ from toolrest.items import (
     WebSearchCall,
     Wire,
 )
+from toolrest.wire.items.others import is_empty
 
 _ITEMS: Final = get_args(CallItem)
 _MAX_ID: Final = 512
@@ -117,7 +118,7 @@ def _tool_calls(message: Object) -> Iterator[CallItem]:
         if isinstance(entry, Mapping):
             yield _chat_call(entry)
     legacy = plain(message.get("function_call"))
-    if isinstance(legacy, Mapping):
+    if isinstance(legacy, Mapping) and not is_empty(legacy):  # some servers write empty fields
         yield _chat_call({"type": "function", "function": legacy})
 
 

@@ -71,6 +71,11 @@ def printable_id(call_id: str) -> str:
     return call_id if _PRINTABLE.fullmatch(call_id) else word_id(call_id)
 
 
+def any_id(call_id: str) -> str:
+    """The id as it came; some gateways hide a signature in it."""
+    return call_id or "call"
+
+
 def word_id(call_id: str) -> str:
     """The id in the letters that Anthropic's API allows."""
     if _WORD.fullmatch(call_id):
@@ -112,7 +117,8 @@ class CallIds:
         legal = self._legal(call_id)
         name, number = legal, self._count(legal)
         while self._is_taken(name):
-            name = f"{legal[: _LONGEST_ID - 8]}__{number}"
+            short = legal if len(legal) > _LONGEST_ID else legal[: _LONGEST_ID - 8]
+            name = f"{short}__{number}"
             number += 1
         self._next[legal] = number
         self._taken.add(name)

@@ -11,6 +11,8 @@ from toolrest.items import Content, Image, JSONObject, Text
 from toolrest.wire.items.json_text import dumps, utf8
 from toolrest.wire.items.pairing import is_call
 
+WIRE_NAME: Final = "wire_name"
+"""Key of a call that was made by a name no API takes: that of the offered tool it meant."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -91,9 +93,7 @@ def as_function(item: JSONObject) -> FunctionCallForm:
     """
     kind, call_id = item.get("type"), str(item.get("call_id"))
     if kind == "custom_tool_call":
-        return FunctionCallForm(
-            call_id, legal_name(item.get("name")), dumps({"input": item.get("input")})
-        )
+        return FunctionCallForm(call_id, sent_name(item), dumps({"input": item.get("input")}))
     if kind == "local_shell_call":
         return FunctionCallForm(call_id, "shell", dumps(_shell(item.get("action"))))
     if kind == "view_image_call":
@@ -101,9 +101,7 @@ def as_function(item: JSONObject) -> FunctionCallForm:
         return FunctionCallForm(call_id, "view_image", dumps({"path": path}))
     if kind == "web_search_call":
         return FunctionCallForm(call_id, "web_search", dumps({"query": item.get("query")}))
-    return FunctionCallForm(
-        call_id, legal_name(item.get("name")), object_text(item.get("arguments"))
-    )
+    return FunctionCallForm(call_id, sent_name(item), object_text(item.get("arguments")))
 
 
 def _shell(action: Any) -> JSONObject:
@@ -111,6 +109,11 @@ def _shell(action: Any) -> JSONObject:
         return {}
     names = {"command": "command", "working_directory": "workdir", "timeout_ms": "timeout_ms"}
     return {ours: action[key] for key, ours in names.items() if action.get(key) is not None}
+
+
+def sent_name(item: JSONObject) -> str:
+    """The name of a call as it is sent: of the offered tool it meant, else made legal."""
+    return legal_name(item.get(WIRE_NAME) or item.get("name"))
 
 
 def legal_name(name: Any) -> str:
