@@ -98,15 +98,17 @@ def _resolve_aliases(
     table = _copy_tables(raw)
     spelled: dict[Key, Key] = {}
     for written, target in ALIASES.items():
-        parent = table.get(written[0])
-        if not isinstance(parent, dict) or written[1] not in parent:
+        parent = find(table, written[:-1]) if len(written) > 1 else table
+        if not isinstance(parent, dict) or written[-1] not in parent:
             continue
-        value = parent.pop(written[1])
+        value = parent.pop(written[-1])
         if written in SWITCHES:
             if not isinstance(value, bool):
                 raise ConfigError(_mismatch(place, written, "true or false", value))
             value = SWITCHES[written][value]
-        home = table.setdefault(target[0], {}) if len(target) > 1 else table
+        home: Any = table
+        for part in target[:-1]:
+            home = home.setdefault(part, {}) if isinstance(home, dict) else None
         name = target[-1]
         if not isinstance(home, dict):
             continue  # The wrong type of the table itself is reported by the model.

@@ -14,6 +14,8 @@ import click
 from toolrest.cli.options import Choices, model_option, session_options
 
 F = TypeVar("F", bound=Callable[..., Any])
+_WITHOUT_EFFECT = ("--thread-source", "--cyber-access-program")
+"""Options of Codex with a value that `@openai/codex-sdk` passes, and that mean nothing here."""
 COUNT = click.IntRange(min=1)
 
 
@@ -84,6 +86,35 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
+def codex_options(function: F) -> F:
+    """Add the options that `codex exec` has besides, for scripts and for `@openai/codex-sdk`."""
+    decorated: Any = function
+    decorated = click.option("--experimental-json", is_flag=True, hidden=True)(decorated)
+    for name in _WITHOUT_EFFECT:
+        decorated = click.option(name, metavar="VALUE", hidden=True)(decorated)
+    result: F = decorated
+    return result
+
+
+def _codex_words(words: tuple[str, ...], given: dict[str, Any]) -> str | None:
+    """The prompt; what only `codex exec` has is mapped, or passed over with a line on stderr."""
+    given.pop("skip_git_repo_check")
+    for name in _WITHOUT_EFFECT:
+        if given.pop(name.strip("-").replace("-", "_")) is not None:
+            click.echo(f"toolrest: {name} has no effect here", err=True)
+    if given.pop("experimental_json"):
+        given["as_json"] = True
+        if key := os.environ.get("CODEX_API_KEY"):
+            os.environ["OPENAI_API_KEY"] = key
+    if len(words) > 1 and words[0] == "resume" and not given["resume"]:
+        given["resume"], words = words[1], words[2:]
+    if len(words) > 1:
+        raise click.UsageError(
+            f"one PROMPT in quotes, not {len(words)} words: {words[1]!r} is too many"
+        )
+    return words[0] if words else None
+
+
 @click.command("exec")
 @session_options
 @task_options
@@ -95,8 +126,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     is_flag=True,
     help="With --resume or --last: finish the turn that was cut off.",
 )
-@click.argument("prompt", metavar="[PROMPT|-]", required=False)
-def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **given: Any) -> None:
+@click.argument("words", metavar="[PROMPT|-]", nargs=-1)
+@codex_options
+def command(
+    choices: Choices, words: tuple[str, ...], images: tuple[str, ...], **given: Any
+) -> None:
     """Give a model a task and run it to its end.
 
     What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
@@ -122,7 +156,7 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
     quick_start()
     from toolrest.cli.run.exec_run import Task, run_task
 
-    given.pop("skip_git_repo_check")
+    prompt = _codex_words(words, given)
     wait = given.pop("wait_stdin")
     if given["resume"] and given["last"]:
         raise click.UsageError("give --resume or --last, not both")

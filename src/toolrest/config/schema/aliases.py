@@ -14,6 +14,7 @@ ALIASES: dict[Key, Key] = {
     ("tool_config", "tools_web_search_request"): ("tools", "tools_web_search_request"),
     ("tools", "web_search"): ("tools", "tools_web_search_request"),
     ("tools", "use_experimental_streamable_shell_tool"): ("tools", "shell_type"),
+    ("openai_base_url",): ("model_providers", "openai", "base_url"),
 }
 """Each alias and its setting."""
 
