@@ -28,7 +28,7 @@ CART = """\
 def total(prices: list[int], discount: int = 0) -> int:
     return sum(prices) + discount
 """
-MENDED = CART.replace("+ discount", "- discount")
+MENDED = CART.replace("sum(prices) + discount", "max(0, sum(prices) - discount)")
 TEST = """\
 from cart import total
 
@@ -44,7 +44,7 @@ PATCH = """\
 @@
  def total(prices: list[int], discount: int = 0) -> int:
 -    return sum(prices) + discount
-+    return sum(prices) - discount
++    return max(0, sum(prices) - discount)
 *** End Patch
 """
 MEND = "mend cart.py"
