@@ -3,7 +3,7 @@
 An ordinary user with a fresh home, a key in the environment and the wheel; a fresh repository with
 a failing test; its environment active; everything is typed into a shell. On three machines:
 with a full sandbox, with Landlock alone, and with nothing that confines. `make first-hour` runs
-this; `TOOLREST_TEST_SCREENS=folder` keeps every screen.
+this; `make first-hour SCREENS=folder` keeps every screen.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ def model(request: Any) -> Any:
     return steps[sum(item["type"].endswith("_output") for item in items[said:])]
 
 
+FULL, LANDLOCK = pytest.mark.needs("namespaces"), pytest.mark.needs("landlock")
 WALKS = [
-    pytest.param("full", "home", False, marks=pytest.mark.needs("namespaces")),
-    pytest.param("full", "tmp", True, marks=pytest.mark.needs("namespaces")),
-    pytest.param("landlock", "home", True, marks=pytest.mark.needs("landlock")),
-    pytest.param("landlock", "tmp", False, marks=pytest.mark.needs("landlock")),
-    pytest.param("none", "home", False),
-    pytest.param("none", "tmp", True),
+    pytest.param("full", "home", False, id="full", marks=FULL),
+    pytest.param("full", "tmp", True, id="full-tmp-inside", marks=FULL),
+    pytest.param("landlock", "home", True, id="landlock-inside", marks=LANDLOCK),
+    pytest.param("landlock", "tmp", False, id="landlock-tmp", marks=LANDLOCK),
+    pytest.param("none", "home", False, id="none"),
+    pytest.param("none", "tmp", True, id="none-tmp-inside"),
 ]
 """Each machine elsewhere and below /tmp, and with Toolrest in the project's environment and not."""
 
@@ -279,13 +280,15 @@ def asks_doctor(hour: Hour) -> None:
         assert words in first, printed
     if hour.state == "landlock":
         assert "weak" in lines[0].lower(), printed
-    if hour.inside:
+    if hour.inside:  # where it is all there is to do, it is said first
+        printed = first if hour.state == "landlock" else hour.person.runs("toolrest doctor -v")[1]
         assert "pipx" in printed
         assert "uv tool install" in printed
 
 
 def is_not_sent_into_danger(transcript: str) -> None:
-    """Wherever no sandbox at all is named as a way out, others are named before it."""
-    before, _, after = transcript.partition("danger-full-access")
+    """Wherever no sandbox at all is named as a way out, a better one is named before it."""
+    text = "".join(transcript.split())  # a terminal breaks lines anywhere
+    before, _, after = text.partition("danger-full-access")
     if after:
-        assert re.search(r"apt install bubblewrap|--security-opt", before)
+        assert re.search("`toolrestdoctor`|aptinstallbubblewrap|--security-opt", before)
