@@ -41,7 +41,7 @@ def environments() -> Path:
 def _install(folder: Path, *packages: str) -> None:
     """Make an environment with these packages, as an ordinary user does."""
     make = [machine.interpreter(ordinary=True), "-m", "venv", "--clear", str(folder)]
-    fill = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *packages]
+    fill = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "-q", *packages]
     for command in (make, fill):
         done = subprocess.run(
             [*as_ordinary(), *command],
