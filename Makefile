@@ -17,7 +17,7 @@ CONTAINER := $(BIN)/python tests/plain_container.py
 CONTAINED := tests/sandbox tests/process tests/running tests/tools/shell tests/adversarial \
 	$(wildcard tests/first_hour)
 
-.PHONY: install demo test check test-full test-system test-container mutants style types lint \
+.PHONY: install demo test check first-hour test-full test-system test-container mutants style types lint \
 	bench docs release clean
 
 install: $(DEV)
@@ -68,6 +68,11 @@ test: style
 # All tests; `make check TESTS=slow` is what `make test` leaves.
 check: $(if $(TESTS),types,lint)
 	@$(PYTEST) $(if $(TESTS),-m '$(TESTS)')
+
+# What a new user meets, typed by hand into a shell on three machines; part of `make check`.
+# SCREENS=folder keeps what there was to see.
+first-hour: $(DEV)
+	@$(if $(SCREENS),TOOLREST_TEST_SCREENS='$(abspath $(SCREENS))') $(PYTEST) tests/first_hour
 
 test-full: $(DEV) $(DOCS) lint
 	@TOOLREST_TEST_FULL=1 $(PYTEST)

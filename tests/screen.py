@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
@@ -151,6 +152,12 @@ class Screen:
         return "\n".join([*self.above, *self.rows])
 
     @property
+    def coloured(self) -> list[str]:
+        """What is on the screen, with its colours, as a terminal would be sent it."""
+        rows = [self._screen.buffer[number] for number in range(self._screen.lines)]
+        return [_drawn([row[column] for column in range(self._screen.columns)]) for row in rows]
+
+    @property
     def cursor(self) -> tuple[int, int]:
         """Row and column of the cursor."""
         return self._screen.cursor.y, self._screen.cursor.x
@@ -170,6 +177,25 @@ class Screen:
         self.read()
         self._screen.resize(rows, columns)
         _set_size(self.master, (rows, columns))
+
+
+_COLOURS = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+_MARKS = {1: "bold", 3: "italics", 4: "underscore", 7: "reverse"}
+
+
+def _drawn(cells: Sequence[Any]) -> str:
+    parts = []
+    for look, same in groupby(cells, key=_look):
+        parts.append(f"\x1b[{look}m{''.join(cell.data for cell in same)}")
+    return "".join(parts)
+
+
+def _look(cell: Any) -> str:
+    codes = [0, *(code for code, mark in _MARKS.items() if getattr(cell, mark))]
+    bright, name = cell.fg.startswith("bright"), cell.fg.removeprefix("bright")
+    if name in _COLOURS:
+        codes.append((90 if bright else 30) + _COLOURS.index(name))
+    return ";".join(map(str, codes))
 
 
 def _set_size(fd: int, size: tuple[int, int]) -> None:

@@ -281,8 +281,9 @@ class ChatApp:
         settings = conversation.rest.settings
         cost = f"cost {dollars(conversation.accounting.cost())}"
         model = conversation.model.name
-        weak = (WEAK,) if session_text.is_weak(conversation) else ()
-        mode = (settings.sandbox_mode, *weak, settings.approval_policy)
+        # Both, and the rest, would not fit 80 columns.
+        weak = session_text.is_weak(conversation)
+        mode = (settings.sandbox_mode, WEAK if weak else settings.approval_policy)
         self.screen.footer = " " + " · ".join((model, *mode, used, cost, "/help"))
         self.screen.live.hint = ""
 

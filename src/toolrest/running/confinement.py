@@ -106,6 +106,7 @@ class Enclosure:
         registry: str | None = None,
         on_blocked: Callable[[Blocked], None] | None = None,
         on_weak: Callable[[], None] | None = None,
+        on_none: Callable[[str], None] | None = None,
         watch: Callable[[], Watch] | None = None,
         trees: Callable[[], Collection[Child]] = tuple,
     ) -> None:
@@ -118,6 +119,9 @@ class Enclosure:
         self.registry = registry
         self._on_blocked = on_blocked
         self._on_weak = on_weak
+        self._on_none = on_none
+        self.why_none = ""
+        """The sentence that says that commands do not run here, once that was found out."""
         self._looking = asyncio.Lock()
         self._looked = self._said = False
         self._watch = watch
@@ -189,26 +193,33 @@ class Enclosure:
         return found is not None and is_weak(found.controls)
 
     @property
-    def _may_be_weak(self) -> bool:
+    def _is_automatic(self) -> bool:
         # The kinds that settings name hold all names, and some of them take long to begin.
         automatic = self._confinement.backend in (None, "landlock")
-        confined = self.is_confined and not self.is_external
-        return confined and automatic and bool(self._files.writable_roots)
+        return automatic and self.is_confined and not self.is_external
+
+    @property
+    def _may_be_weak(self) -> bool:
+        return self._is_automatic and bool(self._files.writable_roots)
 
     async def is_weak(self) -> bool:
         """Whether commands run in a weak sandbox: protected names are watched there, not held.
 
-        Finds the kind of sandbox if no command has needed one yet, and reports a weak one once;
-        False where none works.
+        Finds the kind of sandbox if no command has needed one yet, and reports a weak one, or
+        that none works, once; False where none works.
         """
-        if not self._may_be_weak:
+        if not self._is_automatic:
             return False
         async with self._looking:  # the proxy is started once
             if not self._looked:
                 await self.open_network()
                 try:
                     await asyncio.to_thread(self.sandbox.is_weak)
-                except SandboxUnavailable:
+                except SandboxUnavailable as error:
+                    if error.tried and not self.why_none:
+                        self.why_none = self.sandbox.why_none
+                        if self._on_none is not None:
+                            self._on_none(self.why_none)
                     return False
                 self._looked = True
             if self.weak and not self._said:

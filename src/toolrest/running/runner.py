@@ -60,6 +60,7 @@ class Runner:
         thread_id: str = "",
         on_blocked: Callable[[Blocked], None] | None = None,
         on_weak: Callable[[], None] | None = None,
+        on_none: Callable[[str], None] | None = None,
         tally: CommandCount | None = None,
         watch: Callable[[], Watch] | None = None,
         watch_record: str = "",
@@ -74,6 +75,7 @@ class Runner:
             registry=registry,
             on_blocked=on_blocked,
             on_weak=on_weak,
+            on_none=on_none,
             watch=watch,
             trees=lambda: self._owner.children,
         )

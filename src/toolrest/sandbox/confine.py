@@ -33,7 +33,7 @@ from toolrest.sandbox.errors import FolderNotShown, SandboxUnavailable
 from toolrest.sandbox.guard.neighbours import Neighbours
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.vm.options import VmOptions
-from toolrest.sandbox.weak import is_weak
+from toolrest.sandbox.weak import NO_SANDBOX, OWN_FILES_IN_REACH, is_weak
 
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
@@ -149,6 +149,15 @@ class SessionSandbox:
         """The backend that was chosen; None before."""
         chosen = self._chosen
         return None if chosen is None else chosen[0]
+
+    @property
+    def why_none(self) -> str:
+        """The sentence for a person where nothing that was tried is enough."""
+        for probe in self.tried:
+            lacking = unmet(probe.controls, self.policy.require) if probe.works else []
+            if len(lacking) == 1 and unmet(probe.controls, ("own_files",)) == lacking:
+                return OWN_FILES_IN_REACH
+        return NO_SANDBOX
 
     def is_weak(self) -> bool:
         """Find out whether the backend is a weak one; nothing is put into the workspace if not."""

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from toolrest.policy.paths.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import APART, own_environment, own_files_in
+from toolrest.sandbox.programs import own_environment, own_files_in
+from toolrest.sandbox.weak import APART
 
 Op: TypeAlias = Literal["write", "read", "network", "call"]
 

@@ -37,7 +37,6 @@ from toolrest.sandbox.findings import (
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
 from toolrest.sandbox.programs import (
-    APART,
     bundled_bwrap,
     bundled_rg,
     own_files_in,
@@ -47,6 +46,7 @@ from toolrest.sandbox.programs import (
 from toolrest.sandbox.remedy import remedy_for
 from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.vm.probe import BROKEN, probe_vm
+from toolrest.sandbox.weak import APART
 
 _MOST_ENTRIES = 200_000
 

@@ -166,11 +166,6 @@ def own_files_in(roots: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-APART = (
-    "install it apart from the project, with `pipx install toolrest` or `uv tool install toolrest`"
-)
-
-
 def own_environment(roots: Sequence[str]) -> str | None:
     """The virtual environment that Toolrest runs from, where it lies in a writable root."""
     real = os.path.realpath(sys.prefix)

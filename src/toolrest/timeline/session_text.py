@@ -45,6 +45,9 @@ def is_weak(conversation: Conversation) -> bool:
 def _sandbox(conversation: Conversation) -> list[str]:
     settings = conversation.rest.settings
     line = f"sandbox    {settings.sandbox_mode}"
+    runner = conversation.rest.session.runner.made
+    if runner is not None and runner.enclosure.why_none:
+        return [line, runner.enclosure.why_none]
     if not is_weak(conversation):
         return [line]
     if settings.sandbox.accept_weak:

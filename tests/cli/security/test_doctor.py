@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import TOOLREST, Ran
 from tests.machine import REPOSITORY
 
-from toolrest.sandbox.weak import WEAK_SENTENCE
+from toolrest.sandbox.weak import WEAK_FACTS
 
 KEY = {"OPENAI_API_KEY": "sk-a-key-0123456789"}
 NAMES = ["sandbox:", "model:", "folder:", "programs:", "to do:"]
@@ -64,7 +64,7 @@ def test_a_weak_sandbox_is_its_first_line_and_the_way_out_its_last(desk: Any) ->
     """Failed before: the words "landlock works" and a hint far below."""
     ran = contained(desk, "doctor")
     said = rows(ran)
-    assert said["sandbox:"] == WEAK_SENTENCE
+    assert said["sandbox:"] == WEAK_FACTS
     assert "--security-opt seccomp=unconfined" in said["to do:"]
     assert ran.code == 0, "a session can start"
 
@@ -105,4 +105,4 @@ def test_a_home_that_cannot_be_written_does_not_stop_it(desk: Any) -> None:
     said = rows(ran)
     assert ran.code == 1
     assert said["to do:"].startswith("/sys/toolrest cannot be written")
-    assert "works" in said["sandbox:"] or WEAK_SENTENCE in said["sandbox:"] or "none" in ran.out
+    assert "works" in said["sandbox:"] or WEAK_FACTS in said["sandbox:"] or "none" in ran.out

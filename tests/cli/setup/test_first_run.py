@@ -19,7 +19,7 @@ from toolrest.cli.setup.sandbox_checks import sandbox_verdict
 from toolrest.config.loader import load
 from toolrest.config.trust import trust_of
 from toolrest.errors import ConfigError
-from toolrest.sandbox.weak import WEAK_SENTENCE
+from toolrest.sandbox.weak import WEAK_FACTS
 from toolrest.testing import Fail, Say
 from toolrest.testing.server import ScriptedServer
 from toolrest.wire.presets import BUILT_IN
@@ -81,7 +81,7 @@ def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None
         (line,) = (row for row in screen.rows if row.startswith("sandbox: "))
     works = "none works here" not in line
     assert works == (desk.run("doctor").code == 0), line
-    assert "works" in line or WEAK_SENTENCE in line or "are refused" in line
+    assert "works" in line or WEAK_FACTS in line or "are refused" in line
     assert stored_keys(str(desk.home)) == {"openai": KEY}
     assert stat.S_IMODE(os.stat(desk.home / "keys.json").st_mode) == 0o600
     assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -101,7 +101,7 @@ def test_the_line_on_the_sandbox_says_what_is_and_what_is_not(toolrest_home: Pat
         "none works here, so commands are refused (sandbox_policy: 'chroot' needs the "
         "folder of a root file system)"
     )
-    assert line().startswith(("bubblewrap (", WEAK_SENTENCE, "none works here"))
+    assert line().startswith(("bubblewrap (", WEAK_FACTS, "none works here"))
 
 
 def test_setup_says_what_does_not_work_and_goes_on(

@@ -58,7 +58,7 @@ class WarmUp:
         """Begin after the delay, when the request is sent."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(DELAY, self._begin)
-        if self._session is not None and self._session.files.mode == "workspace-write":
+        if self._session is not None and self._session.files.mode != "danger-full-access":
             self._looking = loop.create_task(self._look(self._session))
 
     async def found_weak_sandbox(self) -> bool:

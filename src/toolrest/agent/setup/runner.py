@@ -12,7 +12,11 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import path_policy, shared_tmp
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.secrets import key_variables
-from toolrest.events import ConnectionBlocked, WeakSandbox
+from toolrest.events import (
+    ConnectionBlocked,
+    Warning,  # noqa: A004 - the event
+    WeakSandbox,
+)
 from toolrest.gate.approval.user_rules import SessionRules
 from toolrest.policy.modes import network_of
 from toolrest.policy.paths.names import inside
@@ -49,6 +53,9 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
             message = WEAK
         ground.bus.emit(WeakSandbox(message=message))
 
+    def none(message: str) -> None:
+        ground.bus.emit(Warning(message=message))
+
     confinement = confinement_of(ground.settings, external=ground.config.external)
     confinement = ground.known.confined(confinement)
     config, files = ground.config, ground.files
@@ -60,6 +67,7 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
         confinement,
         blocked,
         weak,
+        none,
         commands,
         ground.watch,
     )
@@ -73,6 +81,7 @@ def _runner(
     confinement: Confinement,
     blocked: Callable[[Blocked], None] | None = None,
     weak: Callable[[], None] | None = None,
+    none: Callable[[str], None] | None = None,
     commands: CommandCount | None = None,
     watch: Lazy[Watch] | None = None,
 ) -> Runner:
@@ -92,6 +101,7 @@ def _runner(
         thread_id=session_id,
         on_blocked=blocked,
         on_weak=weak,
+        on_none=none,
         tally=commands,
         watch=watch,
         watch_record="" if watch is None else watch().folder,

@@ -25,7 +25,7 @@ from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap
 from toolrest.sandbox.remedy import remedy_for
 from toolrest.sandbox.vm.options import VmOptions
-from toolrest.sandbox.weak import WEAK_SENTENCE, is_weak
+from toolrest.sandbox.weak import APART, OWN_FILES_IN_REACH, WEAK_FACTS, is_weak
 from toolrest.timeline.text import shown
 
 _REASON = 200
@@ -81,6 +81,11 @@ def sandbox_verdict(config: Config) -> SandboxVerdict:
                 probe, engine = sandbox.choose()
         except (SandboxUnavailable, ConfigError, OSError) as error:
             reasons = error.tried if isinstance(error, SandboxUnavailable) else ()
+            if reasons and sandbox.why_none == OWN_FILES_IN_REACH:
+                why = "none here can keep Toolrest from being changed, so commands are refused"
+                return SandboxVerdict(
+                    why, works=False, remedy=f"Toolrest lies in this project: {APART}"
+                )
             why = shown(reasons[0] if reasons else str(error))
             why = why if len(why) <= _REASON else why[: _REASON - 1] + "…"
             return SandboxVerdict(
@@ -89,7 +94,7 @@ def sandbox_verdict(config: Config) -> SandboxVerdict:
                 remedy=_remedy(sandbox.tried) if reasons and sandbox.wanted is None else "",
             )
     if is_weak(probe.controls):
-        return SandboxVerdict(WEAK_SENTENCE, remedy=_remedy(sandbox.tried))
+        return SandboxVerdict(WEAK_FACTS, remedy=_remedy(sandbox.tried))
     missing = [name for name, enforced in probe.controls.items() if enforced.level != "full"]
     but = f", but not in full: {', '.join(missing)}" if missing else ""
     own = probe.program == bundled_bwrap()
