@@ -13,7 +13,7 @@ from toolrest.patch.codex_grammar import WHITESPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 _FOLDED = {
     **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
@@ -51,7 +51,7 @@ PASSES: tuple[tuple[str, Callable[[str], str] | None], ...] = (
 class Finder:
     """Finds the lines of hunks in one file. `wanted` must hold every line ever looked for."""
 
-    def __init__(self, texts: list[str], wanted: Iterable[str]) -> None:
+    def __init__(self, texts: Sequence[str], wanted: Iterable[str]) -> None:
         self.texts = texts
         self._wanted = list(wanted)
         self._images: list[_Image] = []
@@ -110,7 +110,7 @@ class _Image:
     """A file under one comparison: its lines as keys, and as one string of letters."""
 
     def __init__(
-        self, texts: list[str], wanted: list[str], key: Callable[[str], str] | None
+        self, texts: Sequence[str], wanted: list[str], key: Callable[[str], str] | None
     ) -> None:
         self.key = key
         self.keys = texts if key is None else [key(text) for text in texts]
