@@ -323,3 +323,10 @@ def test_the_model_is_told_what_was_saved() -> None:
 def test_doing_nothing_needs_nothing() -> None:
     assert require("") == Requirement(Answer.ALLOW)
     assert require("# only a comment") == Requirement(Answer.ALLOW)
+
+
+def test_an_allow_rule_covers_no_variables_set_for_the_command() -> None:
+    """A variable may make it another command: `LD_PRELOAD=./x.so make` would run unasked."""
+    rules = 'prefix_rule(pattern=["make"], outside=True)'
+    assert decide("make", rules, ASKS).answer == "allow"
+    assert decide("LD_PRELOAD=./x.so make", rules, ASKS).answer == "ask"
