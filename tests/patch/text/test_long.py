@@ -12,7 +12,7 @@ from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.errors import PatchError
 from toolrest.patch.forms import unified
 from toolrest.patch.forms.unified_plan import patched
-from toolrest.patch.text import diff, long, rebuild
+from toolrest.patch.text import diff, long, match
 from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.text.long import LongText
 from toolrest.patch.text.match import Finder
@@ -76,7 +76,7 @@ def test_a_patch_gives_the_same(text: str, parts: list[list[tuple[str, str]]], e
 
 def _result(text: str, chunks: list[grammar.Chunk], most: int) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rebuild, "MOST_LINES", most)
+        patch.setattr(match, "MOST_LINES", most)
         try:
             return rewrite(text, chunks, "f")
         except PatchError as error:

@@ -23,7 +23,8 @@ from toolrest.patch.files.paths import Target, resolve
 from toolrest.patch.plan import Plan, Planner
 from toolrest.patch.text.encoding import Unreadable, decode
 from toolrest.patch.text.long import count_ends, first_ending
-from toolrest.patch.text.rebuild import TextLines, is_long, lines_of
+from toolrest.patch.text.match import is_long
+from toolrest.patch.text.rebuild import TextLines, lines_of
 
 
 class Loose(NamedTuple):

@@ -17,8 +17,7 @@ from toolrest.patch.plan import Plan, Planner, Record
 from toolrest.patch.text.diff import split_lines
 from toolrest.patch.text.encoding import Unreadable, decode
 from toolrest.patch.text.long import MOST_PLACES, LongText
-from toolrest.patch.text.match import Finder
-from toolrest.patch.text.rebuild import is_long
+from toolrest.patch.text.match import Finder, is_long
 
 
 def patched(data: bytes, hunks: list[Hunk], label: str, legacy: str | None = None) -> bytes:

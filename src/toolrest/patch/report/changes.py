@@ -12,7 +12,7 @@ from toolrest.patch.plan import Record
 from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.text.encoding import Unreadable, decode
 from toolrest.patch.text.long import count_ends
-from toolrest.patch.text.rebuild import is_long
+from toolrest.patch.text.match import is_long
 
 _CONTEXT = 1
 

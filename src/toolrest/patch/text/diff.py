@@ -15,7 +15,8 @@ from io import StringIO
 from typing import NamedTuple
 
 from toolrest.patch.text.long import count_ends
-from toolrest.patch.text.rebuild import MOST_LINES, TextLines, is_long
+from toolrest.patch.text.match import MOST_LINES, is_long
+from toolrest.patch.text.rebuild import TextLines
 
 _SMALL = 2_000
 _LARGE = 1 << 20

@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import islice
 from typing import overload
 
-from toolrest.patch.text.rebuild import MOST_LINES
+from toolrest.patch.text.match import MOST_LINES
 
 MOST_PLACES = 1_000
 EXACT_ONLY = (

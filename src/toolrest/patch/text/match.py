@@ -24,6 +24,15 @@ _FOLDED = {
 _LETTERS = 0x10F000
 
 
+MOST_LINES = 200_000
+"""Line ends in a text that is still handled as a list of lines."""
+
+
+def is_long(text: str) -> bool:
+    """Whether a text has too many lines to list them."""
+    return len(text) > MOST_LINES and text.count("\n") + text.count("\r") > MOST_LINES
+
+
 def trimmed_end(line: str) -> str:
     """The line without the white space at its end."""
     return line.rstrip(WHITESPACE)

@@ -11,7 +11,7 @@ import io
 
 from toolrest.patch.errors import MatchError, Missing
 from toolrest.patch.text.encoding import decode
-from toolrest.patch.text.match import Finder
+from toolrest.patch.text.match import Finder, is_long
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from toolrest.patch.text.long import LongText
 
     Places: TypeAlias = Finder | LongText
-
-
-MOST_LINES = 200_000
-"""Line ends in a text that is still handled as a list of lines."""
-
-
-def is_long(text: str) -> bool:
-    """Whether a text has too many lines to list them."""
-    return len(text) > MOST_LINES and text.count("\n") + text.count("\r") > MOST_LINES
 
 
 def lines_of(text: str) -> TextLines | LongText:
