@@ -158,7 +158,9 @@ def test_a_missing_key_names_its_variable() -> None:
 def test_keys_have_an_order() -> None:
     both = row(env_key="CORP", experimental_bearer_token="literal")
     assert provider_for(config(both), {"CORP": "from-env"}).key == Secret("from-env")
-    assert provider_for(config(row(experimental_bearer_token="literal")), {}).key == Secret("literal")
+    assert provider_for(config(row(experimental_bearer_token="literal")), {}).key == Secret(
+        "literal"
+    )
     assert provider_for(config(row()), {}).key == Secret()
 
 
