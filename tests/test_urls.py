@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.secret import Secret
 from toolrest.urls import HttpUrl, UnsupportedScheme, parse_url
 
 
 def test_a_url_in_parts() -> None:
     assert parse_url("https://H/a?q=1#x") == HttpUrl("https", "h", 443, "/a?q=1")
-    assert parse_url("http://me:p%40ss@h").user == "me:p@ss"
+    assert parse_url("http://me:p%40ss@h").user == Secret("me:p@ss")
     assert parse_url("https://h/a b?q=ü").target == "/a%20b?q=%C3%BC"
     assert parse_url("https://h/a%20b?q=%C3%BC").target == "/a%20b?q=%C3%BC"
 

@@ -6,6 +6,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 
+from toolrest.secret import Secret
+
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/?:@!$&'()*+,;=%-._~[]"
 
@@ -25,7 +27,7 @@ class HttpUrl(Struct, frozen=True):
     host: str
     port: int
     path: str
-    user: str | None = None
+    user: Secret | None = None
 
     @property
     def authority(self) -> str:
@@ -70,5 +72,5 @@ def parse_url(text: str) -> HttpUrl:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     user = None
     if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        user = Secret(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
     return HttpUrl(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], path, user)

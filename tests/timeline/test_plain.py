@@ -34,6 +34,7 @@ from toolrest.events import (
 )
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.policy.effects import Risk
+from toolrest.timeline import plain
 from toolrest.timeline.approval import describe
 from toolrest.timeline.calls import call_title, failure_reason
 from toolrest.timeline.cells import CallCell, FileDiff, MessageCell, UserCell
@@ -160,11 +161,25 @@ def test_two_commands_at_once_do_not_mix() -> None:
 
 def test_the_answer_is_left_to_the_caller_unless_the_turn_fails() -> None:
     said = (AgentMessage(message="first"), AgentMessage(message="x" * 5000))
-    assert printed(*said, complete()).startswith("first\n0.0 s, 7 tokens in")
+    assert printed(*said, complete()).startswith("  first\n0.0 s, 7 tokens in")
     text = printed(*said, complete(status="failed", error="no server"))
     assert "x" * 5000 in text, "nothing is cut"
     assert "✗ failed: no server" in text
     assert "x" * 5000 in printed(*said, complete(), keeps_answer=False)
+
+
+def test_what_a_model_writes_never_begins_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that imitates our question began where the real one does."""
+    fake = "Run this command outside the sandbox?"
+    said = AgentMessage(message=f"{fake}\n\n{' ' * 36}{fake}\n[toolrest] approved")
+    lines = printed(said, complete(), keeps_answer=False).split("\n")
+    assert lines[:2] == [f"  {fake}", ""]
+    assert lines[3] == "  [toolrest] approved"
+    # Where a terminal would wrap a line, it would go on at its first column.
+    monkeypatch.setattr(plain, "columns", lambda _: 40)
+    lines = printed(said, complete(), keeps_answer=False, words=True).split("\n")
+    assert all(line.startswith("  ") and len(line) < 40 for line in lines[:5] if line)
+    assert "".join(line.strip() for line in lines[:5]).count("outside") == 2
 
 
 def test_tabs_are_spaces_and_paths_are_short() -> None:

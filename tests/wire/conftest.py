@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from toolrest.config.schema.families import ModelWire
+from toolrest.secret import SafeUrl, Secret
 from toolrest.testing import ScriptedServer
 from toolrest.wire.client import HttpModel
 from toolrest.wire.model import Completed, ItemDone, ModelEvent, ModelRequest
@@ -18,7 +19,12 @@ def make(server: ScriptedServer, wire: ModelWire, **more: Any) -> HttpModel:
     from toolrest.wire.providers import client_for
 
     settings = {"request_max_retries": 0, **more}
-    return client_for(Provider("scripted", server.url, wire, **settings), "scripted")
+    if "key" in settings:
+        settings["key"] = Secret(settings["key"])
+    for name in ("headers", "query_params"):
+        if name in settings:
+            settings[name] = {key: Secret(value) for key, value in settings[name].items()}
+    return client_for(Provider("scripted", SafeUrl(server.url), wire, **settings), "scripted")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.wire.conftest import user
 from tests.wire.http.test_transport import CHUNKED, answering, read_request, serving
 
 from toolrest.config.schema.families import ModelWire
+from toolrest.secret import SafeUrl
 from toolrest.wire import client
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest, Notice
 from toolrest.wire.provider import Provider
@@ -50,7 +51,7 @@ async def ask(
     """The text or the arguments of each item of a reply; `items` has them also of a broken one."""
     items = [] if items is None else items
     async with serving(answering(raw, hold=hold)) as url:
-        provider = Provider("odd", url, wire, request_max_retries=0)
+        provider = Provider("odd", SafeUrl(url), wire, request_max_retries=0)
         model = client_for(provider, "m")
         model.context_window = 1000  # it is not asked for
         try:
@@ -154,7 +155,7 @@ async def answers(*replies: bytes) -> AsyncIterator[list[Any]]:
         writer.write(left.pop(0))
 
     async with serving(handler) as url:
-        model = client_for(Provider("odd", url, "chat", request_max_retries=0), "m")
+        model = client_for(Provider("odd", SafeUrl(url), "chat", request_max_retries=0), "m")
         model.context_window = 1000
         for _ in replies:
             made: list[Any] = []

@@ -15,6 +15,7 @@ from tests.wire.conftest import user
 from tests.wire.http.test_transport import CHUNKED, answering, serving
 
 from toolrest.config.schema.families import ModelWire
+from toolrest.secret import SafeUrl, Secret
 from toolrest.testing import Call, ScriptedServer
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
@@ -118,11 +119,11 @@ async def test_a_server_that_repeats_our_secrets(wire: ModelWire, place: str) ->
     async with serving(answering(raw)) as url:
         provider = Provider(
             "p",
-            url.replace("//", f"//user:{password}@"),
+            SafeUrl(url.replace("//", f"//user:{password}@")),
             wire,
-            key=key,
-            headers={"x-auth": f"Bearer {header}"},
-            query_params={"sig": query, "api-version": "2026-01-01"},
+            key=Secret(key),
+            headers={"x-auth": Secret(f"Bearer {header}")},
+            query_params={"sig": Secret(query), "api-version": Secret("2026-01-01")},
             request_max_retries=0,
         )
         model = client_for(provider, "m")

@@ -11,6 +11,7 @@ import pytest
 from toolrest.agent.open_session import open_session
 from toolrest.config import Config, default_config
 from toolrest.errors import ConfigError
+from toolrest.secret import SafeUrl, Secret
 from toolrest.testing import Fail, ScriptedServer
 from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.chat import ChatModel
@@ -68,7 +69,7 @@ def row(name: str = "corp", **values: Any) -> dict[str, Any]:
 )
 def test_built_in_providers(name: str, env: dict[str, str], url: str, kind: type) -> None:
     model = model_for(config({"model": "m", "model_provider": name}), env)
-    assert model.provider.base_url == url
+    assert model.provider.base_url.reveal() == url
     assert isinstance(model, kind)
 
 
@@ -105,7 +106,7 @@ def test_what_a_preset_lacks_is_named(name: str, env: dict[str, str], words: str
 def test_a_row_of_ones_own_is_known_by_its_address(url: str, wire: str) -> None:
     provider = provider_for(config(row(base_url=url)), {})
     assert provider.wire == wire
-    assert provider.key == ""  # a key goes only where its owner sends it
+    assert not provider.key  # a key goes only where its owner sends it
     assert provider_for(config(row(base_url=url, wire_api="chat")), {}).wire == "chat"
 
 
@@ -135,14 +136,15 @@ def test_a_claude_needs_no_provider() -> None:
     ],
 )
 def test_addresses_from_the_environment(name: str, env: dict[str, str], url: str) -> None:
-    assert provider_for(config({"model_provider": name}), env).base_url == url
+    assert provider_for(config({"model_provider": name}), env).base_url.reveal() == url
 
 
 def test_a_row_changes_a_built_in_only_where_it_says() -> None:
     given = config({"model_providers.openai": {"request_max_retries": 1}})
     provider = provider_for(given, {"OPENAI_API_KEY": "k"})
-    assert (provider.base_url, provider.request_max_retries) == ("https://api.openai.com/v1", 1)
-    assert provider.key == "k"
+    assert provider.base_url == SafeUrl("https://api.openai.com/v1")
+    assert provider.request_max_retries == 1
+    assert provider.key.reveal() == "k"
 
 
 def test_a_missing_key_names_its_variable() -> None:
@@ -155,9 +157,11 @@ def test_a_missing_key_names_its_variable() -> None:
 
 def test_keys_have_an_order() -> None:
     both = row(env_key="CORP", experimental_bearer_token="literal")
-    assert provider_for(config(both), {"CORP": "from-env"}).key == "from-env"
-    assert provider_for(config(row(experimental_bearer_token="literal")), {}).key == "literal"
-    assert provider_for(config(row()), {}).key == ""
+    assert provider_for(config(both), {"CORP": "from-env"}).key == Secret("from-env")
+    assert provider_for(config(row(experimental_bearer_token="literal")), {}).key == Secret(
+        "literal"
+    )
+    assert provider_for(config(row()), {}).key == Secret()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_patience_headers_and_capabilities_are_taken_over() -> None:
     provider = provider_for(config(given), {"TEAM": "blue"})
     assert (provider.request_max_retries, provider.stream_max_retries) == (100, 7)
     assert provider.idle_timeout == 1.5
-    assert provider.headers == {"X-A": "1", "X-B": "blue"}
+    assert provider.headers == {"X-A": Secret("1"), "X-B": Secret("blue")}
     assert provider.url("x") == "http://127.0.0.1:9/v1/x?v=1"
     assert provider.profile.tool_images == "inline"
     assert not provider.profile.text_calls
@@ -244,13 +248,13 @@ def test_context_window_and_its_setting() -> None:
 
 async def test_models_are_listed() -> None:
     async with ScriptedServer([], models=("b", "gpt-5.5"), key="k1234567") as server:
-        found = await list_models(Provider("x", server.url, key="k1234567"))
+        found = await list_models(Provider("x", SafeUrl(server.url), key=Secret("k1234567")))
         assert found == [("b", None), ("gpt-5.5", 272_000)]
-        claude = Provider("x", server.url, "anthropic", key="k1234567")
+        claude = Provider("x", SafeUrl(server.url), "anthropic", key=Secret("k1234567"))
         assert len(await list_models(claude)) == 2
         assert server.listings[1].headers["x-api-key"] == "k1234567"
         with pytest.raises(ModelError) as caught:
-            await list_models(Provider("x", server.url))
+            await list_models(Provider("x", SafeUrl(server.url)))
     assert caught.value.kind == "auth"
 
 
@@ -282,7 +286,7 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
             monkeypatch.setenv(name, server.url.removesuffix("/v1"))
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        provider = Provider("x", "http://model.invalid/v1", request_max_retries=0)
+        provider = Provider("x", SafeUrl("http://model.invalid/v1"), request_max_retries=0)
         model = ResponsesModel(provider, "m")
         events = [event async for event in model.stream(ModelRequest("m", []))]
         await model.aclose()

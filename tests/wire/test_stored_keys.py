@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from toolrest.secret import Secret
 from toolrest.wire import stored_keys as module
 from toolrest.wire.stored_keys import store_key, stored_keys
 
@@ -61,7 +62,7 @@ def test_a_keyring_takes_the_key_and_the_file_only_names_it(
     assert list(ring.kept.values()) == [KEY]
     assert json.loads(path.read_text()) == {"version": 1, "keys": {}, "keyring": ["openai"]}
     assert path.stat().st_mode & 0o777 == 0o600
-    assert stored_keys(home) == {"openai": KEY}
+    assert stored_keys(home) == {"openai": Secret(KEY)}
     ring.is_locked = True
     module._from_keyring.cache_clear()
     assert stored_keys(home) == {}
@@ -77,4 +78,4 @@ def test_without_a_keyring_that_is_one_the_file_takes_it(
         _ring(monkeypatch, 0.5 if kind == "plain text" else 5).is_locked = kind == "locked"
     path = store_key(home, "openai", KEY)
     assert json.loads(Path(path).read_text()) == {"version": 1, "keys": {"openai": KEY}}
-    assert stored_keys(home) == {"openai": KEY}
+    assert stored_keys(home) == {"openai": Secret(KEY)}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from toolrest import Toolrest, tool
 from toolrest.config.schema.families import ModelWire
 from toolrest.items import JSONObject
+from toolrest.secret import SafeUrl
 from toolrest.testing import (
     Call,
     Cut,
@@ -337,11 +338,11 @@ def test_any_history_makes_a_valid_request(
     history: list[JSONObject], stop: int, wire: ModelWire, profile: Any
 ) -> None:
     history = [user("start"), *(dict(item) for item in history)]
-    model = client_for(Provider("x", "http://127.0.0.1:1", wire, profile=profile), "m")
+    model = client_for(Provider("x", SafeUrl("http://127.0.0.1:1"), wire, profile=profile), "m")
     for items in (history[: stop + 1], history):
         body = json.loads(model.body(ModelRequest("m", items)))
         assert list(problems(wire, body)) == []
-    again = client_for(Provider("x", "http://127.0.0.1:1", wire, profile=profile), "m")
+    again = client_for(Provider("x", SafeUrl("http://127.0.0.1:1"), wire, profile=profile), "m")
     fresh = json.loads(again.body(ModelRequest("m", history)))
     key = "input" if wire == "responses" else "messages"
     assert _plain(fresh[key]) == _plain(body[key])
@@ -437,7 +438,8 @@ async def test_a_missing_version_in_the_address_is_named(
     async with ScriptedServer([Fail(404, "not_found", "no such page")] * 2) as server:
         with pytest.raises(ModelError) as with_version:
             await ask(connect(server, wire))
-        bare = Provider("mine", server.url.removesuffix("/v1"), wire, request_max_retries=0)
+        address = SafeUrl(server.url.removesuffix("/v1"))
+        bare = Provider("mine", address, wire, request_max_retries=0)
         model = client_for(bare, "scripted")
         with pytest.raises(ModelError) as without:
             await ask(model)
@@ -586,7 +588,7 @@ async def test_the_number_and_the_schema_subset_of_tools_act_on_every_wire(
     profile = Profile(max_tools=2, schema_subset="codex")
     async with ScriptedServer(["fine", "fine"]) as server:
         for limits in (profile, Profile(max_tools=1)):
-            model = client_for(Provider("p", server.url, wire, profile=limits), "m")
+            model = client_for(Provider("p", SafeUrl(server.url), wire, profile=limits), "m")
             await ask(model, tools=rest.specs(wire))
             await model.aclose()
     two, one = (request.body["tools"] for request in server.requests)

@@ -79,7 +79,7 @@ class Missing:
     def __init__(
         self,
         label: str,
-        texts: list[str],
+        texts: Sequence[str],
         *,
         old: list[str],
         new: list[str],

@@ -24,6 +24,7 @@ _MARK = re.compile("^( *)([✔✗▸·])", re.MULTILINE)
 _WORDS = {"✔": "done:", "✗": "failed:", "▸": "now:", "·": "later:"}
 _PATIENCE = 1.0
 _TICK = 0.5
+_INDENT = "  "
 _ERASE = "\r\x1b[K"
 
 
@@ -85,8 +86,19 @@ class PlainPrinter:
         """Print the message that was held back, unless it is the answer."""
         is_answer = isinstance(cell, EndCell) and cell.status == "completed"
         if self._held is not None and not (is_answer and self._keeps_answer):
-            self._print(self._drawing.lines(self._held))
+            self._print(self._said(self._held))
         self._held = None
+
+    def _said(self, cell: MessageCell) -> Iterator[Line]:
+        """A message, indented, so that nothing in it stands where our own questions begin.
+
+        On a terminal it is wrapped too, which would else go on at the first column.
+        """
+        width = columns(self._out)
+        for line in self._drawing.lines(cell):
+            text = "".join(part for _, part in line)
+            for row in rows_of(text, max(width - len(_INDENT) - 1, 1)) if width else [text]:
+                yield [("", f"{_INDENT}{row}" if row else "")]
 
     def _call(self, cell: CallCell) -> None:
         self._running = [other for other in self._running if other.call_id != cell.call_id]

@@ -191,10 +191,10 @@ class HttpModel(ABC):
             "originator": "toolrest",
         }
         if provider.key:
-            headers["authorization"] = f"Bearer {provider.key}"
+            headers["authorization"] = f"Bearer {provider.key.reveal()}"
         if request.session_id:
             headers["session-id"] = headers["thread-id"] = header_value(request.session_id)
-        return headers | {key.lower(): value for key, value in provider.headers.items()}
+        return headers | {key.lower(): value.reveal() for key, value in provider.headers.items()}
 
     def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
         """The events in the reply's headers."""

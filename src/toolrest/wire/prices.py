@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.config.schema.providers import ModelPrice
+from toolrest.secret import SafeUrl
 from toolrest.wire.presets import BUILT_IN
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ _VENDORS = ("openai", "anthropic")
 
 def prices_for(settings: Settings, model: Model) -> Callable[[str], ModelPrice | None]:
     """The price of a model by its name; None where it is not known."""
-    return prices_at(settings, getattr(getattr(model, "provider", None), "base_url", ""))
+    address = getattr(getattr(model, "provider", None), "base_url", None)
+    return prices_at(settings, address.reveal() if isinstance(address, SafeUrl) else "")
 
 
 def prices_at(settings: Settings, address: str) -> Callable[[str], ModelPrice | None]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolrest.config.secrets import secrets_in, url_password
+from toolrest.secret import SafeUrl, Secret
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def refused_options(message: str, optional: Iterable[str]) -> list[str]:
     return [name for name in optional if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)]
 
 
+_NO_KEY: Final = Secret()
+
+
 class Provider(Struct, frozen=True):
     """A resolved endpoint. `key`, `headers` and `query_params` hold secrets, never shown.
 
@@ -85,13 +89,13 @@ class Provider(Struct, frozen=True):
     """
 
     id: str
-    base_url: str
+    base_url: SafeUrl
     wire: ModelWire = "responses"
     name: str = ""
-    key: str = ""
+    key: Secret = _NO_KEY
     key_variable: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query_params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    query_params: Mapping[str, Secret] = field(default_factory=dict)
     request_max_retries: int = 4
     stream_max_retries: int = 5
     idle_timeout: float = 300.0
@@ -111,15 +115,16 @@ class Provider(Struct, frozen=True):
 
     def url(self, path: str) -> str:
         """The URL of a request. Parameters are appended as they are written, in their order."""
-        url = f"{self.base_url.rstrip('/')}/{path}"
+        url = f"{self.base_url.reveal().rstrip('/')}/{path}"
         if not self.query_params:
             return url
-        return url + "?" + "&".join(f"{key}={value}" for key, value in self.query_params.items())
+        parameters = (f"{key}={value.reveal()}" for key, value in self.query_params.items())
+        return f"{url}?{'&'.join(parameters)}"
 
     def shown_url(self, path: str) -> str:
         """The address without its parameters and credentials, which may be secret."""
         try:
-            return parse_url(f"{self.base_url.rstrip('/')}/{path}").without_query
+            return parse_url(f"{self.base_url.reveal().rstrip('/')}/{path}").without_query
         except ValueError:
             return f"the provider {self.id!r}"
 
@@ -143,7 +148,8 @@ class Provider(Struct, frozen=True):
         """Whether this is an Azure deployment, which stores what it is sent."""
         marks = ("openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.")
         more = ("azurefd.", "windows.net/openai")
-        return self.name.lower() == "azure" or any(mark in self.base_url for mark in marks + more)
+        address = str(self.base_url)
+        return self.name.lower() == "azure" or any(mark in address for mark in marks + more)
 
     def without_secrets(self, text: str) -> str:
         """A server's message without our key and other secrets, should it repeat them."""
@@ -153,12 +159,12 @@ class Provider(Struct, frozen=True):
         return text
 
     def _secrets(self) -> Iterator[str]:
-        yield self.key
-        yield url_password(self.base_url) or ""
+        yield self.key.reveal()
+        yield url_password(self.base_url.reveal()) or ""
         for value in self.headers.values():
-            yield value.removeprefix("Bearer ")
+            yield value.reveal().removeprefix("Bearer ")
         for name, value in self.query_params.items():
             if not name.endswith("version"):
-                yield value
+                yield value.reveal()
         extra = (options.get("extra_body") for options in self.requests.values())
         yield from secrets_in([*extra])

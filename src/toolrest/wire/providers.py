@@ -14,6 +14,7 @@ from toolrest.config.schema.families import ModelWire
 from toolrest.config.schema.model_limits import model_info
 from toolrest.config.schema.providers import nearest_provider
 from toolrest.errors import ConfigError
+from toolrest.secret import SafeUrl, Secret
 from toolrest.urls import parse_url
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
@@ -77,7 +78,7 @@ def with_default_model(config: Config, env: Mapping[str, str] | None = None) -> 
     return replace(config, value=value, sources=sources)
 
 
-def _stored(config: Config) -> Mapping[str, str]:
+def _stored(config: Config) -> Mapping[str, Secret]:
     return stored_keys(config.home) if config.from_files else {}
 
 
@@ -180,13 +181,13 @@ def _resolved(
     profile = _profile(preset, base_url, wire)
     return Provider(
         id=name,
-        base_url=base_url,
+        base_url=SafeUrl(base_url),
         wire=wire,
         name=(row and row.name) or (built_in.name if built_in else name),
         key=key,
         key_variable=variable,
         headers=headers,
-        query_params=dict(row.query_params) if row else {},
+        query_params={k: Secret(v) for k, v in row.query_params.items()} if row else {},
         profile=profile.declared(row.capabilities) if row else profile,
         requests=_requests(name, row, wire),
         **_patience(row),
@@ -281,22 +282,22 @@ def _key(
     built_in: BuiltIn | None,
     env: Mapping[str, str],
     config: Config,
-) -> tuple[str, str | None]:
+) -> tuple[Secret, str | None]:
     """The key and its variable; ConfigError names a required variable that is not set.
 
     A stored key comes last.
     """
     if row is not None and row.env_key is None and row.experimental_bearer_token is not None:
-        return row.experimental_bearer_token.strip(), None
+        return Secret(row.experimental_bearer_token.strip()), None
     variable = (row and row.env_key) or (built_in.env_key if built_in else None)
     if variable is None:
-        return "", None
+        return Secret(), None
     key = env.get(variable, "").strip()
     required = (row is not None and row.env_key is not None) or (
         built_in is not None and built_in.key_required
     )
     if not key and (stored := _stored(config).get(name)):
-        return _clean(stored, "stored for this provider"), None
+        return _clean(stored.reveal(), "stored for this provider"), None
     if key or not required:
         return _clean(key, variable), variable if key else None
     more = f" {row.env_key_instructions}" if row and row.env_key_instructions else ""
@@ -305,15 +306,15 @@ def _key(
     raise ConfigError(f"Missing environment variable: `{variable}`.{more}")
 
 
-def _clean(key: str, variable: str) -> str:
+def _clean(key: str, variable: str) -> Secret:
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"the variable {variable} holds characters that no key has")
-    return key
+    return Secret(key)
 
 
 def _headers(
     row: ModelProvider | None, built_in: BuiltIn | None, env: Mapping[str, str]
-) -> dict[str, str]:
+) -> dict[str, Secret]:
     headers: dict[str, str] = {}
     variables = dict(built_in.env_http_headers) if built_in else {}
     if row is not None:
@@ -325,7 +326,7 @@ def _headers(
     for header, value in headers.items():
         if not (header.isascii() and value.isascii() and f"{header}{value}".isprintable()):
             raise ConfigError(f"the HTTP header {header!r} holds characters that no header may")
-    return headers
+    return {header: Secret(value) for header, value in headers.items()}
 
 
 def _profile(preset: BuiltIn | None, base_url: str, wire: ModelWire) -> Profile:

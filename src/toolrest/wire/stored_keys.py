@@ -15,6 +15,7 @@ from typing import Any
 
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private
+from toolrest.secret import Secret
 
 _VERSION = 1
 _SERVICE = "toolrest"
@@ -25,14 +26,14 @@ def _path(home: str) -> str:
     return os.path.join(home, "keys.json")
 
 
-def stored_keys(home: str) -> dict[str, str]:
+def stored_keys(home: str) -> dict[str, Secret]:
     """The stored keys by provider; a file that another user could have written is refused.
 
     One in a keyring that cannot be read now is left out.
     """
     keys, names = _stored(home)
     found = {name: _from_keyring(home, name) for name in names}
-    return {**keys, **{name: key for name, key in found.items() if key}}
+    return {name: Secret(key) for name, key in {**keys, **found}.items() if key}
 
 
 def _stored(home: str) -> tuple[dict[str, str], list[str]]:

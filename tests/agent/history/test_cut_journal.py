@@ -14,6 +14,7 @@ from toolrest.agent.history.compaction import PREFIX
 from toolrest.agent.history.history import History, interrupted_item, message, output_item
 from toolrest.agent.history.journal import SessionJournal
 from toolrest.agent.history.rollout import read_rollout
+from toolrest.secret import SafeUrl
 from toolrest.testing.checks import problems
 from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import ModelRequest
@@ -91,7 +92,7 @@ def resumed(path: Path) -> list[dict[str, Any]]:
 def test_every_cut_is_a_conversation(toolrest_home: Path, tmp_path: Path, full: bool) -> None:
     whole = written(toolrest_home)
     models = [
-        client_for(Provider("p", "http://127.0.0.1:9/v1", wire), "m")
+        client_for(Provider("p", SafeUrl("http://127.0.0.1:9/v1"), wire), "m")
         for wire in ("responses", "chat", "anthropic")
     ]
     first = whole.index(b"\n")

@@ -20,6 +20,7 @@ from toolrest.config.loader import load
 from toolrest.config.trust import trust_of
 from toolrest.errors import ConfigError
 from toolrest.sandbox.weak import WEAK_FACTS
+from toolrest.secret import Secret
 from toolrest.testing import Fail, Say
 from toolrest.testing.server import ScriptedServer
 from toolrest.wire.presets import BUILT_IN
@@ -82,7 +83,7 @@ def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None
     works = "none works here" not in line
     assert works == (desk.run("doctor").code == 0), line
     assert "works" in line or WEAK_FACTS in line or "are refused" in line
-    assert stored_keys(str(desk.home)) == {"openai": KEY}
+    assert stored_keys(str(desk.home)) == {"openai": Secret(KEY)}
     assert stat.S_IMODE(os.stat(desk.home / "keys.json").st_mode) == 0o600
     assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert trust_of(desk.workspace) == "trusted"
@@ -330,7 +331,7 @@ def test_a_key_that_is_refused_is_asked_for_again_and_not_stored(
             screen.until(lambda: screen.text.count("Model [gpt-5.5]:") == 2)
             screen.types("\n")
             screen.sees("it answers", "key stored in")
-    assert stored_keys(str(desk.home)) == {"openai": KEY}
+    assert stored_keys(str(desk.home)) == {"openai": Secret(KEY)}
 
 
 @pytest.mark.parametrize(

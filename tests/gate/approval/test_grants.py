@@ -188,3 +188,18 @@ def test_writers_in_several_processes_lose_nothing(tmp_path: Path) -> None:
     workers = [subprocess.Popen([*argv, str(number)]) for number in range(3)]
     assert [worker.wait(60) for worker in workers] == [0, 0, 0]
     assert len(stored_grants(str(tmp_path))) == 15
+
+
+def test_the_first_key_counts_as_much_as_the_last() -> None:
+    grants = Grants(None)
+    known, other = GrantKey("write", ("/w/a",)), GrantKey("write", ("/w/b",))
+    grants.remember([known], "session")
+    assert grants.covers_all([known]) is not None
+    assert grants.covers_all([other, known]) is None
+
+
+def test_a_command_counts_for_its_program_and_its_words_only() -> None:
+    need = GrantKey("run", ("make", "all"), program="/usr/bin/make")
+    assert GrantKey("run", ("make",), program="/usr/bin/make").covers(need)
+    assert not GrantKey("run", ("make",), program="/w/bin/make").covers(need)
+    assert not GrantKey("run", ("make",), exact=True, program="/usr/bin/make").covers(need)

@@ -217,6 +217,23 @@ async def test_a_forged_answer_is_refused(tmp_path: Path, toolrest_home: Path) -
         assert "not one that Toolrest wrote" in output.text
 
 
+async def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:
+    """A file of ours, genuine, but moved to another name."""
+    store = PendingStore(str(tmp_path / "home"))
+    scope = ApprovalScope("s", str(tmp_path), "on-request", "workspace-write")
+    first, second = (
+        store.add(
+            ApprovalRequest("c", "act", "{}", "why", Risk.EXECUTE, exact=Exact(text)), scope, 60.0
+        )
+        for text in ("one", "two")
+    )
+    store.answer(first, "approved")
+    folder = tmp_path / "home" / "approvals"
+    (folder / f"{first.id}.answer").rename(folder / f"{second.id}.answer")
+    with pytest.raises(PendingError, match="not one that Toolrest wrote"):
+        store.answer_to(second)
+
+
 async def test_another_home_knows_nothing_of_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -121,3 +121,10 @@ def test_a_grant_ends_at_its_folder(granted: str) -> None:
 )
 def test_how_much_a_yes_speaks_for(argv: str, words: str, exact: bool) -> None:
     assert grant_words(argv.split()) == (tuple(words.split()), exact)
+
+
+@pytest.mark.parametrize("line", ["make > /elsewhere", "make >> ~/.profile", "CC=./x make"])
+def test_a_grant_covers_neither_a_file_of_the_shell_nor_a_variable(line: str) -> None:
+    keys = offered("make")
+    assert decide("make", keys).answer == "allow"
+    assert decide(line, keys).answer == "ask"

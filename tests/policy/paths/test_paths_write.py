@@ -313,3 +313,21 @@ def test_what_a_protected_name_leads_to_is_protected(places: Any) -> None:
         assert files.write_denied(path), path
     for path in ("confer", "d1/other", "x"):
         assert files.write_denied(path) is None, path
+
+
+def test_a_folder_to_be_made_that_became_a_link_is_not_entered(
+    places: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command puts the link there between our look and our mkdir."""
+    make = os.mkdir
+
+    def too_late(name: Any, *args: Any, **options: Any) -> None:
+        if name == "made":
+            os.symlink(places.outside, name, dir_fd=options["dir_fd"])
+        make(name, *args, **options)
+
+    files = places.policy()
+    monkeypatch.setattr(os, "mkdir", too_late)
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        files.open_parent("made/x", create=True)
+    assert os.path.islink(places.workspace / "made")

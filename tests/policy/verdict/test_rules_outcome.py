@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -323,3 +325,32 @@ def test_the_model_is_told_what_was_saved() -> None:
 def test_doing_nothing_needs_nothing() -> None:
     assert require("") == Requirement(Answer.ALLOW)
     assert require("# only a comment") == Requirement(Answer.ALLOW)
+
+
+def test_an_allow_rule_covers_no_variables_set_for_the_command() -> None:
+    """A variable may make it another command: `LD_PRELOAD=./x.so make` would run unasked."""
+    rules = 'prefix_rule(pattern=["make"], outside=True)'
+    assert decide("make", rules, ASKS).answer == "allow"
+    assert decide("LD_PRELOAD=./x.so make", rules, ASKS).answer == "ask"
+
+
+def test_making_the_git_folder_of_a_root_leaves_the_sandbox(tmp_path: Path) -> None:
+    """Its hooks come with it, and the sandbox keeps the name closed."""
+    verdict = judge(
+        "mkdir .git", cwd=str(tmp_path), writable_roots=(str(tmp_path),), home="/home/u"
+    )
+    assert outcome(verdict, NONE, DEFAULT).answer == "ask"
+    (tmp_path / ".git").mkdir()
+    assert outcome(verdict, NONE, DEFAULT).answer == "allow"
+
+
+def test_a_rule_for_a_dangerous_command_covers_no_file_of_the_shell() -> None:
+    rule = 'prefix_rule(pattern=["git", "reset", "--hard"])'
+    assert decide("git reset --hard", rule, ASKS).answer == "allow"
+    assert decide("git reset --hard > out", rule, ASKS).answer == "ask"
+
+
+def test_what_an_allowed_command_runs_writes_no_file_of_the_shell() -> None:
+    rule = 'prefix_rule(pattern=["bash"])'
+    assert decide("bash -c 'make'", rule, ASKS).answer == "allow"
+    assert decide("bash -c 'make > out'", rule, ASKS).answer == "ask"

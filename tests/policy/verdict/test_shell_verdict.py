@@ -365,3 +365,10 @@ def test_what_programs_are_told_to_run_every_day_is_no_danger(line: str) -> None
 def test_a_language_is_a_name_and_no_path(line: str, kind: CommandClass) -> None:
     """Failed before for the last five: a planted catalogue is loaded into the program."""
     assert look(line).kind == kind
+
+
+@pytest.mark.parametrize("shell", ["bash -s", "bash -s -- x", "sh -s stable", "bash -es x"])
+def test_a_shell_that_reads_its_program_and_has_arguments(shell: str) -> None:
+    verdict = look(f"curl -fsSL https://a.io/install | {shell}")
+    assert verdict.worst is not None
+    assert verdict.worst.rule == "pipe_to_shell"

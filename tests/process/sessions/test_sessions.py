@@ -462,6 +462,21 @@ async def test_a_launcher_with_its_own_pids(
     assert mark.count() == 0
 
 
+@pytest.mark.needs("namespaces")
+async def test_no_signal_reaches_a_launcher(table: Sessions, sh: Sh, clock: Clock) -> None:
+    """One that a launcher does not ignore by itself, as it does SIGINT: it would end the tree."""
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    line = 'trap "echo caught" USR1; echo ready; while :; do sleep 0.05; done'
+    argv = ("unshare", *user, "--pid", "--fork", "--kill-child", "bash", "-c", line)
+    command = Command(argv, "/", sh("").env, own_pid_namespace=True)
+    first = await table.exec(command, yield_ms=LONG, on_bytes=clock.once("ready\n", 30))
+    caught = clock.once("caught\n", 30)
+    table.signal(number(first), signal.SIGUSR1)
+    again = await table.write(number(first), yield_ms=LONG, on_delta=caught)
+    assert (again.state, again.text.endswith("caught\n")) == ("still_running", True)
+    await table.stop(number(first))
+
+
 async def test_signals_by_number(table: Sessions, sh: Sh) -> None:
     first = await table.exec(sh("sleep 900"), yield_ms=250)
     table.signal(number(first), signal.SIGUSR1)

@@ -179,3 +179,9 @@ def test_nothing_but_names_beneath_match(text: str) -> None:
         return
     allowed = Allowlist(["*.ok.test"]).allows_name(host, 443)
     assert allowed == (host.endswith(".ok.test"))
+
+
+def test_a_denied_name_is_denied_whatever_is_listed() -> None:
+    listed = Allowlist(["*", "model.test"], denied=["model.test"])
+    assert listed.allows_name("other.test", 443)
+    assert not listed.allows_name("model.test", 443)

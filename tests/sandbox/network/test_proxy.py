@@ -343,6 +343,8 @@ async def test_no_second_request_on_a_connection(tmp_path: Path, extra: str, bod
         b"4\r\nbody\n0\r\n\r\n" + SMUGGLED + b"\r\n0\r\n\r\n",
         b"0\r\nX: y\n\n" + SMUGGLED,
         b"0\r\n\n" + SMUGGLED,
+        b"4\r\nbodyX0\r\n\r\n" + SMUGGLED,
+        b"4\r\nbody\n\n0\r\n\r\n" + SMUGGLED,
     ],
 )
 async def test_no_second_request_in_what_ends_a_body(tmp_path: Path, body: bytes) -> None:

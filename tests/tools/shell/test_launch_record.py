@@ -183,6 +183,26 @@ async def test_a_program_is_asked_about_again_when_it_changed_meanwhile(
 
 
 @pytest.mark.needs("sandbox")
+async def test_a_program_that_path_finds_elsewhere_meanwhile_is_asked_about_again(
+    workspace: Path,
+) -> None:
+    """The file that was judged is still the same, but another one is found before it."""
+    (workspace / "first").mkdir()
+    program(workspace / "second" / "tool", "echo judged")
+
+    def hide_and_approve(request: ApprovalRequest) -> str:
+        if len(asked) == 1:
+            program(workspace / "first" / "tool", "echo hidden")
+        return "approved"
+
+    asked = Asked(hide_and_approve)
+    env = {**os.environ, "PATH": f"{workspace}/first:{workspace}/second:/usr/bin:/bin"}
+    async with session(workspace, asked, env, approval_policy="untrusted") as rest:
+        await rest.call("shell", {"command": ["tool"]})
+    assert [bool("changed since" in request.reason) for request in asked] == [False, True]
+
+
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("line", ["./tool", "bash -x tool", "cd . && exec ./tool", "sh < tool"])
 async def test_a_script_of_a_line_is_asked_about_again_when_it_changed_meanwhile(
     workspace: Path, line: str

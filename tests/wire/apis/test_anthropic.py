@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from toolrest.config.schema.model_limits import ModelInfo
+from toolrest.secret import SafeUrl, Secret
 from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedServer, Think
 from toolrest.testing.frames import frame
 from toolrest.wire.apis.anthropic import AnthropicModel
@@ -22,7 +23,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def model(info: ModelInfo | None = None) -> AnthropicModel:
-    provider = Provider("x", "http://127.0.0.1:1", "anthropic", key="k")
+    provider = Provider("x", SafeUrl("http://127.0.0.1:1"), "anthropic", key=Secret("k"))
     return AnthropicModel(provider, "claude-x", info=info)
 
 
@@ -245,7 +246,8 @@ async def test_a_paused_turn_goes_on(connect: Any, ask: Any) -> None:
 
 def declared(**capabilities: Any) -> AnthropicModel:
     profile = Profile(**capabilities)
-    provider = Provider("x", "http://127.0.0.1:1", "anthropic", key="k", profile=profile)
+    address = SafeUrl("http://127.0.0.1:1")
+    provider = Provider("x", address, "anthropic", key=Secret("k"), profile=profile)
     return AnthropicModel(provider, "claude-x")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from toolrest.secret import SafeUrl
 from toolrest.testing import Call, Fail, ScriptedServer, Think
 from toolrest.testing.script import Step
 from toolrest.wire.apis.chat import ChatModel
@@ -19,7 +20,7 @@ def user(text: str, role: str = "user") -> dict[str, Any]:
 
 
 def body(items: list[Any], profile: Profile = HOSTED, **more: Any) -> dict[str, Any]:
-    model = ChatModel(Provider("x", "http://127.0.0.1:1", "chat", profile=profile), "m")
+    model = ChatModel(Provider("x", SafeUrl("http://127.0.0.1:1"), "chat", profile=profile), "m")
     made: dict[str, Any] = json.loads(model.body(ModelRequest("m", items, **more)))
     return made
 
@@ -191,7 +192,7 @@ def test_a_server_that_cannot_stream() -> None:
         "choices": [{"message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 1},
     }
-    model = ChatModel(Provider("x", "http://127.0.0.1:1", "chat"), "m")
+    model = ChatModel(Provider("x", SafeUrl("http://127.0.0.1:1"), "chat"), "m")
     parser = model.parser(ModelRequest("m", []))
     events = list(parser.whole(document))
     kinds = [event.item["type"] for event in events if isinstance(event, ItemDone)]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.secret import SafeUrl
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.apis.responses import ResponsesParser
@@ -99,5 +100,5 @@ def test_any_events_are_read(which: int, stream: list[Any], whole: Any, wire: An
     history = [event.item for event in made if isinstance(event, ItemDone)]
     calls_in(history)
     # Whatever came goes back on every wire without a fault.
-    model = client_for(Provider("x", "http://127.0.0.1:1", wire), "m")
+    model = client_for(Provider("x", SafeUrl("http://127.0.0.1:1"), wire), "m")
     json.loads(model.body(ModelRequest("m", history)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toolrest.secret import SafeUrl
 from toolrest.testing import (
     Call,
     Cut,
@@ -184,7 +185,7 @@ async def test_rate_limits_are_told(connect: Any, ask: Any) -> None:
 
 async def test_one_connection_serves_many_requests(ask: Any) -> None:
     async with ScriptedServer(["1", "2", "3"]) as server:
-        model = ResponsesModel(Provider("x", server.url), "m")
+        model = ResponsesModel(Provider("x", SafeUrl(server.url)), "m")
         for _ in range(3):
             await ask(model)
         assert len(server._tasks) == 1
@@ -269,7 +270,7 @@ async def test_an_unreachable_server_is_named(ask: Any) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"
-        model = ResponsesModel(Provider("mine", url, request_max_retries=0), "m")
+        model = ResponsesModel(Provider("mine", SafeUrl(url), request_max_retries=0), "m")
         with pytest.raises(ModelError) as caught:
             await ask(model)
         await model.aclose()

@@ -10,6 +10,7 @@ import pytest
 from tests.wire.conftest import user
 from tests.wire.http.test_transport import answering, read_request, serving
 
+from toolrest.secret import SafeUrl, Secret
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for, list_models
@@ -28,8 +29,10 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider(url: str, key: str = "key-of-the-user") -> Provider:
-    query = {"sig": "secret-of-the-query"}
-    return Provider("p", url, "chat", key=key, query_params=query, request_max_retries=0)
+    query = {"sig": Secret("secret-of-the-query")}
+    return Provider(
+        "p", SafeUrl(url), "chat", key=Secret(key), query_params=query, request_max_retries=0
+    )
 
 
 async def ask(endpoint: Provider) -> None:

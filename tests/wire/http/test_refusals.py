@@ -9,6 +9,7 @@ import pytest
 from tests.wire.conftest import user
 from tests.wire.http.test_transport import answering, serving
 
+from toolrest.secret import SafeUrl
 from toolrest.wire.http import endpoint
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
@@ -21,7 +22,7 @@ PACKED = gzip.compress(WORDS, mtime=0)  # the same in every test process
 
 async def refused(raw: bytes, *, hold: bool = False) -> ModelError:
     async with serving(answering(raw, hold=hold)) as url:
-        model = client_for(Provider("p", url, "chat", request_max_retries=0), "m")
+        model = client_for(Provider("p", SafeUrl(url), "chat", request_max_retries=0), "m")
         model.context_window = 1000
         try:
             with pytest.raises(ModelError) as caught:

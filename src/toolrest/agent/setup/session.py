@@ -235,7 +235,7 @@ def redactor_for(config: Config, environ: Mapping[str, str]) -> Redactor:
 def _stored(config: Config) -> dict[str, str]:
     """The keys that the user stored, under names that count as secret."""
     keys = stored_keys(config.home) if config.from_files else {}
-    return {f"{name}_STORED_KEY": key for name, key in keys.items()}
+    return {f"{name}_STORED_KEY": key.reveal() for name, key in keys.items()}
 
 
 def _family_limit(config: Config) -> Limit | None:

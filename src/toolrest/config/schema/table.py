@@ -97,8 +97,8 @@ class Table:
         return all(getattr(self, n) == getattr(other, n) for n in type(self).__annotations__)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).__annotations__)
-        return f"{type(self).__name__}({shown})"
+        # Not their values: addresses, headers and variables may hold keys.
+        return f"{type(self).__name__}({', '.join(vars(self))})"
 
 
 @cache

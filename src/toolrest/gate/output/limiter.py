@@ -7,6 +7,7 @@ come last, so that nothing of a documented layout is disturbed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -29,6 +30,8 @@ from toolrest.items import Content, Image, Text, ToolOutput
 
 DEFAULT_LIMIT = Limit(12_000, "chars")
 NOTE_PREFIX = "[toolrest] "
+_TAG = NOTE_PREFIX.strip()
+_IMITATED = re.compile(rf"(?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]){re.escape(_TAG)}")
 _MAX_NOTES = 32
 _MAX_NOTE_CHARS = 2000
 _MARKER_ROOM = 64
@@ -125,6 +128,7 @@ class Limiter:
             and "collected" not in output.metadata
             and tool not in self._by_tool
             and output.structured is None
+            and _TAG not in content
             and self._is_clean(output, content)
         ):
             return Limited(output, False, byte_length(content), None)
@@ -179,6 +183,7 @@ class Limiter:
         return f"{key} = {limit.amount}"
 
     def _apply(self, output: ToolOutput, call_id: str, tool: str, limits: list[Limit]) -> Limited:
+        output = _without_imitations(output)
         if self._redactor is not None:
             output = _redacted(output, self._redactor)
         if output.structured is not None:
@@ -301,6 +306,25 @@ def _redacted_item(item: Content, redactor: Redactor) -> Content:
     if item.url.startswith("data:"):
         return item
     return Image(redactor.redact(item.url), item.detail)
+
+
+def _without_imitations(output: ToolOutput) -> ToolOutput:
+    """The output without lines of data that begin like a note of ours.
+
+    They get a blank in front: what quotes them for an edit is still found, since white space
+    around a line is forgiven. An error's own message is ours.
+    """
+    content = output.content
+    if output.failure is not None and content == output.failure.message:
+        return output
+    if isinstance(content, str):
+        return replace(output, content=_indented(content)) if _TAG in content else output
+    texts = [Text(_indented(item.text)) if isinstance(item, Text) else item for item in content]
+    return output if texts == content else replace(output, content=texts)
+
+
+def _indented(text: str) -> str:
+    return _IMITATED.sub(f" {_TAG}", text)
 
 
 def _note(text: str) -> str:

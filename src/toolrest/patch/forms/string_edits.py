@@ -11,7 +11,6 @@ lines in the file are.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn
@@ -23,7 +22,9 @@ from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import Target, resolve
 from toolrest.patch.plan import Plan, Planner
 from toolrest.patch.text.encoding import Unreadable, decode
-from toolrest.patch.text.rebuild import TextLines
+from toolrest.patch.text.long import count_ends, first_ending
+from toolrest.patch.text.match import is_long
+from toolrest.patch.text.rebuild import TextLines, lines_of
 
 
 class Loose(NamedTuple):
@@ -201,8 +202,13 @@ def edited(
     """
     total = 0
     for number, edit in enumerate(edits, start=1):
-        spans = _spans(text, edit)
         at = f" at edit {number}" if len(edits) > 1 else ""
+        if edit.replace_all and "\r" not in text and (count := text.count(edit.old)):
+            _refuse_growth(text, edit, count, at)
+            text = text.replace(edit.old, edit.new)
+            total += count
+            continue
+        spans = _spans(text, edit)
         if not spans:
             place = _loose(text, edit, at) or _never(_not_found(text, edit, number, at, target))
             text = _replaced(text, place.new, [(place.start, place.stop)])
@@ -215,16 +221,16 @@ def edited(
             continue
         if len(spans) > 1 and not edit.replace_all:
             raise _not_unique(text, spans, at)
-        _refuse_growth(text, edit, spans, at)
+        _refuse_growth(text, edit, len(spans), at)
         text = _replaced(text, edit.new, spans)
         total += len(spans)
     return text, total
 
 
-def _refuse_growth(text: str, edit: Edit, spans: list[tuple[int, int]], at: str) -> None:
-    if len(spans) > _MOST:
+def _refuse_growth(text: str, edit: Edit, count: int, at: str) -> None:
+    if count > _MOST:
         raise EditError(f"old_string{at} occurs more than {_MOST:,} times: change it by a command")
-    size = len(text) + len(spans) * (len(edit.new) - len(edit.old))
+    size = len(text) + count * (len(edit.new) - len(edit.old))
     if size > max(len(text), _LARGEST):
         raise EditError(
             f"the file would be {size:,} characters long{at}, and {_LARGEST:,} is the most"
@@ -233,7 +239,8 @@ def _refuse_growth(text: str, edit: Edit, spans: list[tuple[int, int]], at: str)
 
 def _loose(text: str, edit: Edit, at: str) -> Loose | None:
     """The one match but for white space; several are refused like exact ones."""
-    found = [] if edit.replace_all else ignoring_whitespace(text, edit.old, edit.new)
+    exactly = edit.replace_all or is_long(text)
+    found = [] if exactly else ignoring_whitespace(text, edit.old, edit.new)
     if len(found) > 1:
         raise _not_unique(text, [(place.start, place.stop) for place in found], at)
     return found[0] if found else None
@@ -250,12 +257,19 @@ def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:
         if spans or "\r" not in text:
             return spans
     # Compare with every ending as LF, then count the CRs back in.
+    spans = _find_all(_plain(text), _plain(edit.old), edit.replace_all)
+    starts = _widened(text, [start for start, _ in spans])
+    return list(zip(starts, _widened(text, [stop for _, stop in spans]), strict=True))
+
+
+def _widened(text: str, places: list[int]) -> Iterator[int]:
+    """Rising places in the text without CRs, as places in the text."""
     endings = re.finditer("\r\n", text)
-    shrunk = [ending.start() - index for index, ending in enumerate(endings)]
-    return [
-        (start + bisect_left(shrunk, start), stop + bisect_left(shrunk, stop))
-        for start, stop in _find_all(_plain(text), _plain(edit.old), edit.replace_all)
-    ]
+    ending, passed = next(endings, None), 0
+    for place in places:
+        while ending is not None and ending.start() - passed < place:
+            ending, passed = next(endings, None), passed + 1
+        yield place + passed
 
 
 def _plain(text: str) -> str:
@@ -275,33 +289,25 @@ def _find_all(text: str, part: str, apart: bool = True) -> list[tuple[int, int]]
 
 def _replaced(text: str, new: str, spans: list[tuple[int, int]]) -> str:
     adapt = "\n" in new and "\r" not in new and "\r" in text
-    usual = _ending(text) if adapt else ""
+    usual = first_ending(text) if adapt else ""
     out = []
     done = 0
     for start, stop in spans:
         out.append(text[done:start])
         # Line endings as in what is replaced, else as in the file.
-        out.append(new.replace("\n", _ending(text[start:stop]) or usual) if adapt else new)
+        out.append(new.replace("\n", first_ending(text[start:stop]) or usual) if adapt else new)
         done = stop
     return "".join([*out, text[done:]])
 
 
-def _ending(text: str) -> str:
-    """The first line ending in a text, or nothing."""
-    found = [at for at in (text.find("\n"), text.find("\r")) if at >= 0]
-    if not found:
-        return ""
-    return "\r\n" if text.startswith("\r\n", min(found)) else text[min(found)]
-
-
 def _not_found(text: str, edit: Edit, number: int, at: str, target: Target) -> EditError:
     old, new = TextLines(edit.old).texts, TextLines(edit.new).texts
-    missing = Missing(target.label, TextLines(text).texts, old=old, new=new, hunk=number)
+    missing = Missing(target.label, lines_of(text).texts, old=old, new=new, hunk=number)
     return EditError(f"target text not found{at}.", missing=missing)
 
 
 def _not_unique(text: str, spans: list[tuple[int, int]], at: str) -> EditError:
-    lines = [str(len(TextLines(text[:start] + "x").texts)) for start, _ in spans[:_LISTED]]
+    lines = [str(count_ends(text, 0, start) + 1) for start, _ in spans[:_LISTED]]
     more = ", …" if len(spans) > _LISTED else ""
     times = f"{len(spans)} times" + (" or more" if len(spans) == _COUNTED else "")
     return EditError(

@@ -6,6 +6,8 @@ are what git takes for lines: text up to LF.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from toolrest.patch.errors import ApplyError, MatchError, Missing
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import Target, resolve
@@ -14,7 +16,8 @@ from toolrest.patch.overlay import Spot
 from toolrest.patch.plan import Plan, Planner, Record
 from toolrest.patch.text.diff import split_lines
 from toolrest.patch.text.encoding import Unreadable, decode
-from toolrest.patch.text.match import Finder
+from toolrest.patch.text.long import MOST_PLACES, LongText
+from toolrest.patch.text.match import Finder, is_long
 
 
 def patched(data: bytes, hunks: list[Hunk], label: str, legacy: str | None = None) -> bytes:
@@ -29,24 +32,37 @@ def patched(data: bytes, hunks: list[Hunk], label: str, legacy: str | None = Non
 
 
 def _apply(text: str, hunks: list[Hunk], label: str) -> str:
-    close = "\n" if "\n" in text else "\r"
-    raw = split_lines(text, universal=close == "\r")
+    universal = "\n" not in text
+    finder, cut = _lines_of(text, universal, hunks)
     ending = _ending(text, hunks)
-    texts = [line.removesuffix(close) for line in raw]
-    finder = Finder(texts, [line for hunk in hunks for line in hunk.texts])
+    size = len(finder.texts)
     out: list[str] = []
     done = shift = 0
     for number, hunk in enumerate(hunks, start=1):
         place = _place(finder, hunk, number, done, shift, label)
         if hunk.start is not None and hunk.old:
             shift = place - (hunk.start - 1)
-        out += raw[done:place]
+        out.append(cut(done, place))
         done = place + len(hunk.old)
-        out += _lines(hunk, raw[place:done], ending, at_end=done == len(raw))
-    out += raw[done:]
+        old = split_lines(cut(place, done), universal)
+        out += _lines(hunk, old, ending, at_end=done == size)
+    out = [part for part in [*out, cut(done, size)] if part]
     # Every line but the last needs an ending.
-    out[:-1] = [line if line.endswith(("\n", "\r")) else line + ending for line in out[:-1]]
+    out[:-1] = [part if part.endswith(("\n", "\r")) else part + ending for part in out[:-1]]
     return "".join(out)
+
+
+def _lines_of(
+    text: str, universal: bool, hunks: list[Hunk]
+) -> tuple[Finder | LongText, Callable[[int, int], str]]:
+    """The lines of a text, and what gives a range of them as one text."""
+    if is_long(text):
+        long = LongText(text, universal=universal)
+        return long, long.raw_span
+    raw = split_lines(text, universal)
+    texts = [line.removesuffix("\r" if universal else "\n") for line in raw]
+    finder = Finder(texts, [line for hunk in hunks for line in hunk.texts])
+    return finder, lambda first, stop: "".join(raw[first:stop])
 
 
 def _ending(text: str, hunks: list[Hunk]) -> str:
@@ -59,7 +75,9 @@ def _ending(text: str, hunks: list[Hunk]) -> str:
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 
 
-def _place(finder: Finder, hunk: Hunk, number: int, done: int, shift: int, label: str) -> int:
+def _place(
+    finder: Finder | LongText, hunk: Hunk, number: int, done: int, shift: int, label: str
+) -> int:
     old = hunk.old
     size = len(finder.texts)
     if not old:
@@ -83,7 +101,9 @@ def _place(finder: Finder, hunk: Hunk, number: int, done: int, shift: int, label
     return place
 
 
-def _only_place(finder: Finder, hunk: Hunk, number: int, done: int, label: str) -> int | None:
+def _only_place(
+    finder: Finder | LongText, hunk: Hunk, number: int, done: int, label: str
+) -> int | None:
     """The place of a hunk without a line number: the first one behind its heading, or the only."""
     places = finder.places(hunk.old, done)
     if len(places) < 2:
@@ -94,10 +114,11 @@ def _only_place(finder: Finder, hunk: Hunk, number: int, done: int, label: str) 
         behind = next((place for place in places if place >= first), None)
         if behind is not None and next(headings, None) is None:
             return behind
+    more = " or more" if len(places) == MOST_PLACES else ""
     raise ApplyError(
         f"Failed to find the place of hunk {number} in {label}",
         [
-            f"its lines occur {len(places)} times, at lines"
+            f"its lines occur {len(places)} times{more}, at lines"
             f" {', '.join(str(place + 1) for place in places[:5])}{', …' if places[5:] else ''}:"
             " add lines around them, or give the line number (@@ -LINE,COUNT +LINE,COUNT @@)"
         ],

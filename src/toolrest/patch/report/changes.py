@@ -11,12 +11,17 @@ from toolrest.items import JSONObject
 from toolrest.patch.plan import Record
 from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.text.encoding import Unreadable, decode
+from toolrest.patch.text.long import count_ends
+from toolrest.patch.text.match import is_long
 
 _CONTEXT = 1
 
 
 class Change(Struct, frozen=True):
-    """One file's change: the whole text of an added or deleted file, else a unified diff."""
+    """One file's change: the whole text of an added or deleted file, else a unified diff.
+
+    Of a text of very many lines it says how many there are.
+    """
 
     path: str
     type: Literal["add", "delete", "update"]
@@ -39,11 +44,17 @@ def changes(records: Iterable[Record], legacy: str | None = None) -> list[Change
 def _change(record: Record, legacy: str | None) -> Change:
     before, after = _text(record.before, legacy), _text(record.after, legacy)
     if record.after is None:
-        return Change(record.path, "delete", before)
+        return Change(record.path, "delete", _listed(before))
     if record.before is None:
-        return Change(record.path, "add", after)
+        return Change(record.path, "add", _listed(after))
     diff = unified_diff(before, after, _CONTEXT)
     return Change(record.path, "update", diff, record.move_path)
+
+
+def _listed(text: str) -> str:
+    if not is_long(text):
+        return text
+    return f"[{count_ends(text):,} lines, too many to list]\n"
 
 
 def _text(data: bytes | None, legacy: str | None) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from hashlib import sha1
+from types import MappingProxyType
 from typing import NamedTuple
 
 from toolrest.patch.files.file_system import FileSystem
@@ -15,6 +17,7 @@ from toolrest.patch.plan import Plan
 from toolrest.patch.text.diff import unified_diff
 
 _NOTHING = "0" * 40
+_UNKNOWN: Mapping[str, bytes] = MappingProxyType({})
 
 
 class _File(NamedTuple):
@@ -40,7 +43,7 @@ class TurnDiffTracker:
         """Remember the files that a plan will change. To be called before it is applied."""
         for change in plan.changes:
             if change.path not in self._before:
-                self._before[change.path] = _look(files, change.path)
+                self._before[change.path] = _look(files, change.path, plan.sources)
         for record in plan.records:
             if record.move_path is not None:
                 old, new = record.path.rstrip("/"), record.move_path.rstrip("/")
@@ -68,13 +71,13 @@ class TurnDiffTracker:
         return os.path.relpath(path, self.root) if inside else path.lstrip("/")
 
 
-def _look(files: FileSystem, path: str) -> _File | None:
+def _look(files: FileSystem, path: str, known: Mapping[str, bytes] = _UNKNOWN) -> _File | None:
     try:
         status = files.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             return _File(os.fsencode(files.readlink(path)), "120000")
         mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
-        return _File(files.read(path), mode)
+        return _File(known[path] if path in known else files.read(path), mode)
     except OSError:
         return None
 

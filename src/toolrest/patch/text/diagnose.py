@@ -7,6 +7,7 @@ would otherwise have to guess.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec.structs import asdict
 
 from toolrest.items import JSONObject
 from toolrest.patch.errors import EditError, MatchError, Missing, PatchError
+from toolrest.patch.text.long import EXACT_ONLY, LongText
 from toolrest.patch.text.match import Finder, folded
 
 REDACTED = "[redacted:"
@@ -86,6 +88,8 @@ def notes(error: PatchError) -> list[str]:
     missing = missing_of(error)
     if missing is None:
         return list(error.notes)
+    if isinstance(missing.texts, LongText):
+        return [*error.notes, EXACT_ONLY]
     return [*error.notes, *diagnose(missing).notes()]
 
 
@@ -117,7 +121,7 @@ def diagnose(missing: Missing) -> Diagnosis:
 
 def _at(
     known: Diagnosis,
-    texts: list[str],
+    texts: Sequence[str],
     wanted: list[str],
     keys: list[str],
     asked: list[str],

@@ -2,7 +2,8 @@
 
 Small texts are compared whole by Myers' algorithm; large ones are first cut at lines that occur
 exactly once in both. Where even a piece is too different to be worth the time, it counts as
-replaced: longer than necessary, but right.
+replaced: longer than necessary, but right. Of very large ones only what lies between their common
+beginning and end is made lines, and where those are too many, their numbers are all that is said.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import NamedTuple
 
+from toolrest.patch.text.long import count_ends
+from toolrest.patch.text.match import MOST_LINES, is_long
 from toolrest.patch.text.rebuild import TextLines
 
 _SMALL = 2_000
+_LARGE = 1 << 20
+"""Characters of two texts from which on their common beginning and end are dropped first."""
+_BLOCK = 1 << 16
 _BUDGET = 400_000
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -36,9 +42,16 @@ def unified_diff(old: str, new: str, context: int = 3, *, universal: bool = True
     """
     if old == new:
         return ""
+    ends = ("\n", "\r") if universal else ("\n",)
+    first = kept = 0
+    if len(old) + len(new) >= _LARGE or is_long(old) or is_long(new):
+        old, new, first, kept = _middle_of(old, new, context, universal)
+        counts = [count_ends(text, universal=universal) for text in (old, new)]
+        if sum(counts) > MOST_LINES:
+            return _left_out(old, new, first, ends)
     before, after = split_lines(old, universal), split_lines(new, universal)
-    hunks = _grouped(edits(before, after), context)
-    text = _Text(before, after, ("\n", "\r") if universal else ("\n",))
+    hunks = _grouped(edits(before, after, kept), context)
+    text = _Text(before, after, ends, first)
     return "".join(line for hunk in hunks for line in text.hunk(hunk, context))
 
 
@@ -47,12 +60,13 @@ def split_lines(text: str, universal: bool = True) -> list[str]:
     return TextLines(text).raw if universal else StringIO(text, newline="\n").readlines()
 
 
-def edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
-    """The differences in order; an insertion lies as low as possible."""
+def edits(old: Sequence[str], new: Sequence[str], kept: int = 0) -> list[LineEdit]:
+    """The differences in order; an insertion lies as low as possible above `kept` last lines."""
     numbers: dict[str, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
-    return _slid_down(_joined(_pieces(a, b)), len(a), b)
+    size = len(a) - kept
+    return _slid_down(_joined(_pieces(a[:size], b[: len(b) - kept])), size, b)
 
 
 # Showing
@@ -70,19 +84,22 @@ def _grouped(changes: list[LineEdit], context: int) -> Iterator[list[LineEdit]]:
 
 
 class _Text:
-    """Writes hunks. `ends` are the characters that close a line."""
+    """Writes hunks. `ends` are the characters that close a line; `first` lines are not there."""
 
-    def __init__(self, before: list[str], after: list[str], ends: tuple[str, ...]) -> None:
+    def __init__(
+        self, before: list[str], after: list[str], ends: tuple[str, ...], first: int
+    ) -> None:
         self.before = before
         self.after = after
         self.ends = ends
+        self.first = first
 
     def hunk(self, group: list[LineEdit], context: int) -> Iterator[str]:
         lead = min(context, group[0].start)
         trail = min(context, len(self.before) - group[-1].stop)
         start, stop = group[0].start - lead, group[-1].stop + trail
         begin, end = group[0].begin - lead, group[-1].end + trail
-        yield f"@@ -{_range(start, stop)} +{_range(begin, end)} @@\n"
+        yield _head(self.first, start, stop, begin, end)
         at = start
         for edit in group:
             yield from self._marked(" ", self.before[at : edit.start])
@@ -98,11 +115,73 @@ class _Text:
             yield f"\n{NO_NEWLINE}\n"
 
 
+def _left_out(old: str, new: str, first: int, ends: tuple[str, ...]) -> str:
+    """A hunk that says how many lines it would have. A line with a backslash is none of a file."""
+    gone, come = (
+        count_ends(text, universal=len(ends) > 1) + bool(text and not text.endswith(ends))
+        for text in (old, new)
+    )
+    return (
+        f"{_head(first, 0, gone, 0, come)}"
+        f"\\ Too many lines to list: {gone:,} before, {come:,} after\n"
+    )
+
+
+def _head(first: int, start: int, stop: int, begin: int, end: int) -> str:
+    old, new = _range(first + start, first + stop), _range(first + begin, first + end)
+    return f"@@ -{old} +{new} @@\n"
+
+
 def _range(start: int, stop: int) -> str:
     size = stop - start
     if size == 1:
         return str(start + 1)
     return f"{start + 1 if size else start},{size}"
+
+
+# Dropping what is common
+
+
+def _middle_of(old: str, new: str, context: int, universal: bool) -> tuple[str, str, int, int]:
+    """What differs, with context, the lines before it, and the lines of context behind it."""
+    end = "\r" if universal and "\n" not in old and "\n" not in new else "\n"
+    start = common = _common_beginning(old, new)
+    for _ in range(context + 1):
+        start = old.rfind(end, 0, max(start - 1, 0)) + 1
+    tail = _common_end(old, new, min(len(old), len(new)) - common)
+    # Its first line may differ in what is before it.
+    stop = len(old) - tail
+    kept = 0
+    for number in range(context + 1):
+        stop = old.find(end, stop) + 1 or len(old)
+        kept += number > 0 and stop < len(old)
+    behind = len(old) - stop
+    first = count_ends(old, 0, start, universal=universal)
+    return old[start:stop], new[start : len(new) - behind], first, kept if behind else 0
+
+
+def _common_beginning(old: str, new: str) -> int:
+    """How many characters at the beginning are the same."""
+    most = min(len(old), len(new))
+    at, step = 0, _BLOCK
+    while step and at < most:
+        if old.startswith(new[at : min(at + step, most)], at):
+            at = min(at + step, most)
+        else:
+            step //= 2
+    return at
+
+
+def _common_end(old: str, new: str, most: int) -> int:
+    """How many characters at the end are the same, `most` at most."""
+    size, step = 0, _BLOCK
+    while step and size < most:
+        more = min(size + step, most)
+        if old.endswith(new[len(new) - more : len(new) - size], 0, len(old) - size):
+            size = more
+        else:
+            step //= 2
+    return size
 
 
 # Comparing

@@ -13,7 +13,7 @@ from toolrest.patch.codex_grammar import WHITESPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 _FOLDED = {
     **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
@@ -22,6 +22,15 @@ _FOLDED = {
     **dict.fromkeys([0xA0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
 }
 _LETTERS = 0x10F000
+
+
+MOST_LINES = 200_000
+"""Line ends in a text that is still handled as a list of lines."""
+
+
+def is_long(text: str) -> bool:
+    """Whether a text has too many lines to list them."""
+    return len(text) > MOST_LINES and text.count("\n") + text.count("\r") > MOST_LINES
 
 
 def trimmed_end(line: str) -> str:
@@ -51,7 +60,7 @@ PASSES: tuple[tuple[str, Callable[[str], str] | None], ...] = (
 class Finder:
     """Finds the lines of hunks in one file. `wanted` must hold every line ever looked for."""
 
-    def __init__(self, texts: list[str], wanted: Iterable[str]) -> None:
+    def __init__(self, texts: Sequence[str], wanted: Iterable[str]) -> None:
         self.texts = texts
         self._wanted = list(wanted)
         self._images: list[_Image] = []
@@ -110,7 +119,7 @@ class _Image:
     """A file under one comparison: its lines as keys, and as one string of letters."""
 
     def __init__(
-        self, texts: list[str], wanted: list[str], key: Callable[[str], str] | None
+        self, texts: Sequence[str], wanted: list[str], key: Callable[[str], str] | None
     ) -> None:
         self.key = key
         self.keys = texts if key is None else [key(text) for text in texts]

@@ -11,11 +11,25 @@ import io
 
 from toolrest.patch.errors import MatchError, Missing
 from toolrest.patch.text.encoding import decode
-from toolrest.patch.text.match import Finder
+from toolrest.patch.text.match import Finder, is_long
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from toolrest.patch.codex_grammar import Chunk
+    from toolrest.patch.text.long import LongText
+
+    Places: TypeAlias = Finder | LongText
+
+
+def lines_of(text: str) -> TextLines | LongText:
+    """A text as lines, in the way that its size allows."""
+    if is_long(text):
+        from toolrest.patch.text.long import LongText  # rarely needed, and slow to import
+
+        return LongText(text)
+    return TextLines(text)
 
 
 class TextLines:
@@ -94,8 +108,8 @@ def updated(data: bytes, chunks: list[Chunk], label: str, legacy: str | None = N
 
 def rewrite(text: str, chunks: list[Chunk], label: str) -> str:
     """A text after these chunks, which come in file order and never share a line."""
-    lines = TextLines(text)
-    stretches = _locate(lines.texts, chunks, label)
+    lines = lines_of(text)
+    stretches = _locate(_places(lines, chunks), chunks, label)
     stretches.sort(key=lambda stretch: stretch.position)
     out: list[str] = []
     done = 0
@@ -107,10 +121,16 @@ def rewrite(text: str, chunks: list[Chunk], label: str) -> str:
     return "".join(out)
 
 
-def _locate(texts: list[str], chunks: list[Chunk], label: str) -> list[_Stretch]:
+def _places(lines: TextLines | LongText, chunks: list[Chunk]) -> Places:
+    if not isinstance(lines, TextLines):
+        return lines
     wanted = [line for chunk in chunks for line in chunk.texts]
     wanted += [chunk.context for chunk in chunks if chunk.context is not None]
-    finder = Finder(texts, wanted)
+    return Finder(lines.texts, wanted)
+
+
+def _locate(finder: Places, chunks: list[Chunk], label: str) -> list[_Stretch]:
+    texts = finder.texts
     stretches: list[_Stretch] = []
     cursor = 0
     for number, chunk in enumerate(chunks, start=1):
@@ -137,7 +157,7 @@ def _locate(texts: list[str], chunks: list[Chunk], label: str) -> list[_Stretch]
 
 
 def _find(
-    finder: Finder, chunk: Chunk, old: list[str], new: list[str], cursor: int
+    finder: Places, chunk: Chunk, old: list[str], new: list[str], cursor: int
 ) -> tuple[int | None, list[str], list[str]]:
     """Index of a chunk's lines, and which of them were found there."""
     place = finder.find(old, cursor, eof=chunk.eof)

@@ -134,7 +134,7 @@ class AnthropicModel(HttpModel):
         headers = super().headers(request)
         if self.provider.key:
             headers.pop("authorization", None)
-            headers.setdefault("x-api-key", self.provider.key)
+            headers.setdefault("x-api-key", self.provider.key.reveal())
         headers.setdefault("anthropic-version", _VERSION)
         if request.reasoning_effort is not None and self._info.thinking == "budget":
             headers.setdefault("anthropic-beta", _INTERLEAVED)

@@ -208,7 +208,8 @@ def _request(method: str, url: HttpUrl, body: bytes, headers: Mapping[str, str])
         "content-length": str(len(body)),
     }
     if url.user is not None:
-        sent.setdefault("authorization", f"Basic {b64encode(url.user.encode()).decode()}")
+        user = url.user.reveal().encode()
+        sent.setdefault("authorization", f"Basic {b64encode(user).decode()}")
     try:
         return h11.Request(method=method, target=url.target, headers=header_lines(sent))
     except h11.LocalProtocolError:

@@ -64,7 +64,7 @@ class Http:
         self.provider = provider
         self._transport: Transport | None = None
         folder = os.environ.get(PACE_VARIABLE)
-        self._pace = SharedPace(folder, provider.base_url) if folder else None
+        self._pace = SharedPace(folder, provider.base_url.reveal()) if folder else None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -237,7 +237,7 @@ def _key_hint(provider: Provider) -> str:
 
 def _address_hint(provider: Provider) -> str:
     """A hint at the usual mistake in an address: its version is missing."""
-    if _VERSION.search(provider.base_url):
+    if _VERSION.search(provider.base_url.reveal()):
         return ""
     return (
         f" (base_url of the provider {provider.id!r} has no version; most servers want "

@@ -49,7 +49,7 @@ class Proxied:
         parts = parse_url(url)
         target = {"target": parts.target.encode()}
         if parts.user is not None:
-            basic = f"Basic {b64encode(parts.user.encode()).decode()}"
+            basic = f"Basic {b64encode(parts.user.reveal().encode()).decode()}"
             headers = {"authorization": basic, **headers}
         try:
             request = self._client.stream(
