@@ -34,6 +34,11 @@ async def tools_over_stdio(tools: ToolServer) -> None:
             lines, text = _Lines(reader), _Text(writer)
             async with stdio_server(lines, text) as (read, write):  # type: ignore[arg-type]
                 await server.run(read, write, options)
+    except Exception:
+        # Stopped by a signal, the SDK may fail over a message that was on its way.
+        if (this := asyncio.current_task()) is not None and this.cancelling():
+            raise asyncio.CancelledError from None
+        raise
     finally:
         await tools.aclose()
 
