@@ -84,6 +84,11 @@ def show_command(session: str) -> None:
     drawing = Drawing(columns(sys.stdout), folder, tail=_SHOWN_LINES)
     colour = has_colour(sys.stdout)
     click.echo(safe_lines(f"{rollout.thread_id}, {folder}, {rollout.meta['timestamp']}")[0])
+    if rollout.context.get("sandbox_policy") == {"type": "danger-full-access"}:
+        click.echo(
+            "With full access it has no control socket, for its commands could answer for you: "
+            "`toolrest web` cannot join it."
+        )
     for cell in stored_cells(rollout.items):
         lines = [styled(line, colour) for line in drawing.lines(cell)]
         click.echo("\n".join(["", *lines]), color=colour)
