@@ -72,6 +72,20 @@ def private_file(folder: int, name: str, *, append: bool = False) -> int:
     return descriptor
 
 
+def regular_file(path: str, flags: int) -> int:
+    """The `opener` of `open` for files that are to be read: it waits for nothing.
+
+    A FIFO or a device in the place of a file is an OSError.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    raise OSError(number, "it is no regular file", path)
+
+
 def own_file(folder: int, name: str, *, append: bool = False) -> int:
     """Open a file that only we can write, inside an open folder; one that is missing is made."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -327,3 +327,19 @@ async def test_a_patch_leaves_nothing_in_the_mirror(place: Place, tmp_path: Path
     (new := Path(made.path) / "new.txt").write_text("new\n")
     assert b"+new" in await place.patch(made)
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == before | {new}
+
+
+@pytest.mark.parametrize("helper", ["ours::{}", "ours://{}", "fd::0", "ext::true"])
+async def test_a_remote_helper_is_never_started(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str
+) -> None:
+    """git would start `git-remote-ours` from PATH, in the user's rights."""
+    program = tmp_path / "bin" / "git-remote-ours"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n: > {tmp_path}/started\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    place = Place(helper.format(source), tmp_path / "scratch")
+    with pytest.raises(WorkspaceError, match="not allowed"):
+        await place.make("a")
+    assert not (tmp_path / "started").exists()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Desk
 from tests.control.conftest import QUESTION, WRITE, Controlled, Open, finished, socket_of
 
 from toolrest.agent.conversation.events import AgentMessageDelta
@@ -285,6 +286,14 @@ async def test_without_the_setting_there_is_no_socket(opened: Open) -> None:
     assert not (Path(one.home) / FOLDER).exists()
 
 
+async def test_with_full_access_there_is_no_socket_and_who_asks_is_told_why(opened: Open) -> None:
+    one = opened(["done"], sandbox_mode="danger-full-access")
+    assert one.server is None
+    assert not (Path(one.home) / FOLDER).exists()
+    with pytest.raises(NoSession, match="with full access it has no control socket"):
+        await one.ask("state")
+
+
 CONNECT = """
 import ctypes, os, socket, sys
 if "confined" in sys.argv:
@@ -378,3 +387,9 @@ async def test_a_message_in_the_last_moment_is_read_or_refused(
     assert (await finished(one.session.run("go"))).text == "read"
     assert len(refused) == 1
     assert not one.session.has_pending
+
+
+def test_a_hosted_session_with_full_access_is_refused_with_the_reason(desk: Desk) -> None:
+    done = desk.run("host", "-s", "danger-full-access")
+    assert done.code == 2
+    assert "with full access a session has no control socket" in done.err

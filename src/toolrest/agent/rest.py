@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from toolrest.agent.offer import NamedTools, Offer, row
 from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.setup.leftovers import clear
 from toolrest.agent.setup.session import make_session
 from toolrest.agent.setup.temporary_home import TemporaryHome
 from toolrest.agent.setup.tools import user_tools
@@ -97,9 +98,13 @@ class Toolrest:
         elif settings or home or any(single.values()):
             raise TypeError("give either config or single settings, not both")
         named = _named(tools, shares)
+        folder = default_workspace(workspace)
+        is_child = shares is not None and shares.offers is not None
+        self.warnings: list[str] = [] if is_child else clear(config.home, folder)
+        """Messages about what was left: the user's own tools, or a patch that a crash cut off."""
         self.session = make_session(
             config,
-            workspace=default_workspace(workspace),
+            workspace=folder,
             session_id=session_id or uuid.uuid4().hex,
             on_ask=config.value.on_ask if on_ask is None else on_ask,
             on_question=on_question,
@@ -117,11 +122,8 @@ class Toolrest:
         self._switched_off: list[Tool] = []
         self._offer = Offer(self.session.registry, config, named, warns=not silent)
         self._dynamic: DynamicCalls | None = None
-        self.warnings: list[str] = []
-        """Messages about the user's own tools that were left out."""
         self._add_own(() if tools is None or named is None else named.own, override)
         self._add_dynamic(list(dynamic_tools), on_dynamic_call)
-        is_child = shares is not None and shares.offers is not None
         if config.from_files and not is_child:
             self._add_users(None if tools is None else named)
         if named is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from toolrest.batch.run_task import CANCELLED, RunOptions, TaskEnd, run_task
+from toolrest.batch.stopping import Stopping
 from toolrest.batch.stores.alone import Alone
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import Store
@@ -116,7 +116,7 @@ class Bookkeeping:
         self.store = store
         self.totals = totals
         self.counts = BatchCounts()
-        self.terminated = False
+        self.stopping = Stopping()
         self.alone: Alone | None = None
         """The hold on a store that serves one runner only."""
         self._say = say
@@ -201,25 +201,15 @@ class LocalEngine(Bookkeeping):
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> None:
         """All that have no result yet, at most `jobs` at a time."""
-        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(min(64, jobs + 8)))
-
-        def stop() -> None:
-            self.terminated = True
-            if me is not None:
-                me.cancel()
-
-        loop.add_signal_handler(signal.SIGTERM, stop)
-        watching = asyncio.create_task(self.watch())
-        try:
-            await self._all(tasks, jobs)
-        except asyncio.CancelledError:
-            if not self.terminated:
-                raise
-        finally:
-            loop.remove_signal_handler(signal.SIGTERM)
-            watching.cancel()
-            await self.end()
+        with self.stopping.cancels_this_task():
+            watching = asyncio.create_task(self.watch())
+            try:
+                await self._all(tasks, jobs)
+            finally:
+                watching.cancel()
+                await self.end()
 
     async def _all(self, tasks: Sequence[BatchTask], jobs: int) -> None:
         finished = await asyncio.to_thread(finished_keys, self.store)

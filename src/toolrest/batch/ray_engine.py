@@ -7,7 +7,6 @@ the store make that harmless. The extra `ray` brings it; workers need Toolrest a
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -94,29 +93,20 @@ class RayEngine(Bookkeeping):
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> None:
         """All that have no result yet."""
-        loop, me = asyncio.get_running_loop(), asyncio.current_task()
-
-        def stop() -> None:
-            self.terminated = True
-            if me is not None:
-                me.cancel()
-
         # In this thread: in another one Ray warns that it cannot handle SIGTERM, which we do.
         ray.init(address=self._where.address or "auto", log_to_driver=False, logging_level=30)
-        loop.add_signal_handler(signal.SIGTERM, stop)
-        watching = asyncio.create_task(self.watch())
-        running: dict[Any, BatchTask] = {}
-        try:
-            await self._all(tasks, jobs, running)
-        except asyncio.CancelledError:
-            await asyncio.to_thread(_cancel, list(running))
-            if not self.terminated:
+        with self.stopping.cancels_this_task():
+            watching = asyncio.create_task(self.watch())
+            running: dict[Any, BatchTask] = {}
+            try:
+                await self._all(tasks, jobs, running)
+            except asyncio.CancelledError:
+                await asyncio.to_thread(_cancel, list(running))
                 raise
-        finally:
-            loop.remove_signal_handler(signal.SIGTERM)
-            watching.cancel()
-            await self.end()
-            await asyncio.to_thread(ray.shutdown)
+            finally:
+                watching.cancel()
+                await self.end()
+                await asyncio.to_thread(ray.shutdown)
 
     async def _all(
         self, tasks: Sequence[BatchTask], jobs: int, running: dict[Any, BatchTask]

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolrest.batch.child import ChildEnd, run_child
+from toolrest.batch.stopping import Stopping
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.config.files import toolrest_home
 from toolrest.own_code import child_environment
@@ -61,7 +62,7 @@ class ResultsFile:
         make_private(self._home)
         self._env = tasks_environment(self._home, roots)
         self.failed = 0
-        self.terminated = False
+        self.stopping = Stopping()
 
     async def run(self, tasks: list[BatchTask], jobs: int) -> None:
         """All of them, at most `jobs` at a time."""
@@ -71,23 +72,10 @@ class ResultsFile:
             async with places:
                 await self._run(task)
 
-        loop, running = asyncio.get_running_loop(), asyncio.current_task()
-
-        def stop() -> None:
-            self.terminated = True
-            if running is not None:
-                running.cancel()
-
-        loop.add_signal_handler(signal.SIGTERM, stop)
-        try:
+        with self.stopping.cancels_this_task():
             async with asyncio.TaskGroup() as group:
                 for task in tasks:
                     group.create_task(one(task))
-        except asyncio.CancelledError:
-            if not self.terminated:
-                raise
-        finally:
-            loop.remove_signal_handler(signal.SIGTERM)
 
     async def _run(self, task: BatchTask) -> None:
         lines: list[bytes] = []

@@ -60,6 +60,11 @@ def placeholder_records(home: str) -> str:
     return os.path.join(_own_home() or home, "run", "mountpoints")
 
 
+def patch_records(home: str) -> str:
+    """The folder with the records of patches under way: one for all homes, for the same reason."""
+    return os.path.join(_own_home() or home, "run", "patches")
+
+
 def _own_home() -> str | None:
     try:
         own = os.environ.get(USERS_HOME) or toolrest_home(None, os.environ)

@@ -76,7 +76,10 @@ async def _open(
     except BlockingIOError:  # those that wait for it fill its queue
         raise NoAnswer(_SILENT) from None
     except OSError:
-        raise NoSession("this session is not running, or cannot be controlled") from None
+        raise NoSession(
+            "this session is not running, or cannot be joined: with full access it has no control "
+            "socket, for its commands could answer for you"
+        ) from None
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_LINE)
     try:
         async with asyncio.timeout(_GREETING):

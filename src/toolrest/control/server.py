@@ -326,9 +326,13 @@ def open_control(
 ) -> ControlServer | None:
     """Open a session's control socket, unless the settings or the system say otherwise.
 
-    A session without one runs as well: it is answered where it was started.
+    A session without one runs as well: it is answered where it was started. Unconfined commands
+    are the user's own processes and could answer for the user, so with full access there is none.
     """
-    if not conversation.rest.settings.web_ui.control or not hasattr(socket, "SO_PEERCRED"):
+    settings = conversation.rest.settings
+    if settings.sandbox_mode == "danger-full-access":
+        return None
+    if not settings.web_ui.control or not hasattr(socket, "SO_PEERCRED"):
         return None
     try:
         return ControlServer(conversation, controls or TurnControls(conversation))

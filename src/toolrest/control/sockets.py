@@ -27,6 +27,7 @@ _PEER_PIDFD = 77
 
 def listen(home: str, session_id: str) -> socket.socket:
     """The listening socket of a session; its last change is when it can be connected to."""
+    sweep(home)
     folder = private_folder(home, FOLDER)
     try:
         path = path_of(os.path.realpath(home), session_id)
@@ -72,6 +73,13 @@ def sessions(home: str) -> list[str]:
     except OSError:
         return []
     return [name[: -len(_ENDING)] for name in names if name.endswith(_ENDING) and name[0] != "."]
+
+
+def sweep(home: str) -> None:
+    """Remove the sockets of sessions that have crashed."""
+    for session_id in sessions(home):
+        with suppress(OSError):
+            connect(home, session_id).close()  # which removes one that nobody listens to
 
 
 def _remove_dead(path: str) -> None:

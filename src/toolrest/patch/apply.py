@@ -4,6 +4,9 @@ New content is first written beside its target and flushed; only when all of it 
 names put in place, and every step can be undone. A file with several names, or one
 reached through a symlink, keeps its inode: it is written in place, its old bytes at hand.
 
+A process may be killed in the middle: where a record of the patch is kept (`patch/record.py`), the
+next session takes back what was written.
+
 What is not promised: a power cut in the middle of the renames can leave some files new and some
 old, since no system renames several files at once.
 """
@@ -19,32 +22,37 @@ from toolrest.patch.text.encoding import os_reason, why
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from toolrest.patch.files.file_system import FileSystem
     from toolrest.patch.overlay import PendingChange
     from toolrest.patch.plan import Plan
+    from toolrest.patch.record import PatchRecord
 
 _CHANGED = "it changed on disk while the patch was being applied; read it again"
 # A folder that takes no new names may still hold a file that can be written.
 _NO_NEW_NAMES = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def commit(plan: Plan, files: FileSystem) -> list[str]:
+def commit(plan: Plan, files: FileSystem, record: PatchRecord | None = None) -> list[str]:
     """Write a plan. ApplyError, with everything as it was before, when any part of it fails.
 
     Returns notes for the model, normally none: saved copies that are still there, and why.
     """
-    work = _Commit(plan, files)
+    work = _Commit(plan, files, record)
     try:
-        work.run()
-    except BaseException as error:
-        stranded = work.roll_back()
-        if stranded and isinstance(error, ApplyError):
-            error.notes += stranded
-        raise
-    return work.finish()
+        try:
+            work.run()
+        except BaseException as error:
+            stranded = work.roll_back()
+            if stranded and isinstance(error, ApplyError):
+                error.notes += stranded
+            raise
+        return work.finish()
+    finally:
+        if record is not None:
+            record.end()
 
 
 class _Undo:
@@ -57,9 +65,12 @@ class _Undo:
 
 
 class _Commit:
-    def __init__(self, plan: Plan, files: FileSystem) -> None:
+    def __init__(self, plan: Plan, files: FileSystem, record: PatchRecord | None) -> None:
         self.plan = plan
         self.files = files
+        self.record = record
+        self.drafts = {change.path: _beside(change.path) for change in plan.changes}
+        self.copies = {change.path: _beside(change.path) for change in plan.changes}
         self.undo: list[_Undo] = []
         self.backups: dict[str, PendingChange] = {}
         self.rewritten: set[tuple[int, int]] = set()
@@ -71,6 +82,7 @@ class _Commit:
         removals = [change for change in self.plan.changes if change.content is None]
         for change in self.plan.changes:
             self._check(change)
+        self._record("begin", self.plan, self.drafts, self.copies)
         for change in self.plan.changes:
             if change.parting is not None:
                 self._do(change.problem, self.files.check_writable, change.path)
@@ -93,6 +105,7 @@ class _Commit:
 
     def _write(self, writes: list[PendingChange]) -> None:
         staged = [(change, self._stage(change)) for change in writes]
+        self._record_drafts(change for change, temporary in staged if temporary is not None)
         # In place first: only that can still run out of space.
         for change, temporary in staged:
             if temporary is None:
@@ -101,6 +114,22 @@ class _Commit:
         for change, temporary in staged:
             if temporary is not None:
                 self._put(change, temporary)
+
+    # The record
+
+    def _record(self, step: str, *facts: Any) -> None:
+        if self.record is not None:
+            problem = f"Failed to record the patch in {self.record.folder}"
+            self._do(problem, getattr(self.record, step), *facts)
+
+    def _record_drafts(self, changes: Iterable[PendingChange]) -> None:
+        """Write down by what the new files will be known when they have their names."""
+        if self.record is not None:
+            self._record("staged", {c.path: self._status(c, self.drafts[c.path]) for c in changes})
+
+    def _status(self, change: PendingChange, path: str) -> os.stat_result:
+        status: os.stat_result = self._do(change.problem, self.files.lstat, path)
+        return status
 
     # Steps
 
@@ -125,7 +154,7 @@ class _Commit:
             self._do(change.problem, self.files.check_writable, change.path)
             if change.through_link or change.before.st_nlink > 1:
                 return None
-        temporary = _beside(change.path)
+        temporary = self.drafts[change.path]
         try:
             kept = self.files.create(temporary, content, change.like)
         except OSError as error:
@@ -149,8 +178,10 @@ class _Commit:
         if change.before is not None:
             self.rewritten.add((change.before.st_dev, change.before.st_ino))
         # Register the undo before writing: writing may stop half way.
+        self._record("overwriting", change.path, self._status(change, change.path), old, content)
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
         self._do(change.problem, self.files.overwrite, change.path, content)
+        self._record("overwritten", change.path, self._status(change, change.path))
 
     def _make_executable(self, change: PendingChange, path: str) -> None:
         """Set or clear the execute bits, setting them for everyone who may read."""
@@ -176,7 +207,7 @@ class _Commit:
 
     def _set_aside(self, change: PendingChange) -> None:
         """Keep the old file under a second name; the first stays until it is replaced."""
-        backup = _beside(change.path)
+        backup = self.copies[change.path]
         try:
             self.files.link(change.path, backup)
         except OSError:
@@ -222,7 +253,7 @@ class _Commit:
         self.files.unlink(temporary)
 
     def _remove(self, change: PendingChange) -> None:
-        backup = _beside(change.path)
+        backup = self.copies[change.path]
         self.touched[_folder(change.path)] = None
         self._do(change.problem, self.files.rename, change.path, backup)
         self._keep(change, backup)
@@ -243,6 +274,8 @@ class _Commit:
     def roll_back(self) -> list[str]:
         """Undo every step, the last first. Returns messages about what could not be undone."""
         stranded = []
+        if self.record is not None:
+            _twice(self.record.rolling_back)
         for undo in reversed(self.undo):
             if undo.call is None:
                 continue
@@ -254,6 +287,8 @@ class _Commit:
     def finish(self) -> list[str]:
         """Drop the saved copies and flush the folders. Nothing can fail any more."""
         notes = []
+        if self.record is not None:
+            _twice(self.record.done)
         for path, change in self.backups.items():
             if self._was_written(change, path):
                 notes.append(

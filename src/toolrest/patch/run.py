@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolrest.patch.files.file_system import FileSystem
     from toolrest.patch.plan import Plan
+    from toolrest.patch.record import PatchRecord
 
 
 class PatchOutcome:
@@ -37,10 +38,10 @@ def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> Pa
     return carry_out(planned, files)
 
 
-def carry_out(planned: Plan, files: FileSystem) -> PatchOutcome:
-    """Apply a plan, and return the outcome."""
+def carry_out(planned: Plan, files: FileSystem, record: PatchRecord | None = None) -> PatchOutcome:
+    """Apply a plan, and return the outcome; `record` keeps what a kill would cut off."""
     try:
-        notes = commit(planned, files)
+        notes = commit(planned, files, record)
     except PatchError as error:
         return PatchOutcome(planned, error, error.notes)
     return PatchOutcome(planned, None, [*planned.notes, *notes])

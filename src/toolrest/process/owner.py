@@ -239,10 +239,10 @@ def _spawn_helper(
     if not sys.executable or not sys.platform.startswith("linux"):
         raise ToolrestError("running commands needs Linux and a Python interpreter to run a helper")
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # A number well above the target, so that the dup2 below is never onto itself.
-    high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, 16)
-    there.close()
+    high = -1
     try:
+        # A number above the target, so that the dup2 below is never onto itself.
+        high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, wire.SOCKET_FD + 1)
         pid = os.posix_spawn(
             sys.executable,
             [
@@ -263,7 +263,9 @@ def _spawn_helper(
         here.close()
         raise StartFailed("helper", error.errno or 0, sys.executable) from None
     finally:
-        os.close(high)
+        there.close()
+        if high >= 0:
+            os.close(high)
     here.setblocking(False)
     return here, pid
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from toolrest.private_files import regular_file
 from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
 from toolrest.timeline.draw import dollars
 
@@ -117,7 +118,7 @@ def own_prompts(home: str) -> dict[str, str]:
 
 def own_prompt(path: str, arguments: str) -> str:
     """The text of one of them, with the arguments in it or behind it."""
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8", errors="replace", opener=regular_file) as file:
         text = file.read()
     if "$ARGUMENTS" in text:
         return text.replace("$ARGUMENTS", arguments).strip()

@@ -190,6 +190,10 @@ class SessionControl:
         try:
             async with asyncio.timeout(_SOON):
                 first = await anext(stream)
+        except NoAnswer:
+            return Json({"error": "this session does not answer"}, 404)
+        except NoSession as error:
+            return Json({"error": str(error)}, 404)
         except (ControlError, StopAsyncIteration, TimeoutError):
             return Json({"error": "this session is not running here, or does not answer"}, 404)
         can = self._page.control and not self._page.read_only

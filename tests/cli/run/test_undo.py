@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from toolrest.agent.undo.checkpoints import Checkpoints
 
 
 def toolrest(work: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -104,3 +108,59 @@ def test_names_of_files_cannot_act_on_the_terminal(work: Path) -> None:
     assert "remove x⟨ESC⟩[2Ky" in looked.stdout
     for words in (looked.stdout, toolrest(work, "undo", "--list").stdout):
         assert "\x1b" not in words
+
+
+@pytest.fixture
+def overlapping(work: Path, toolrest_home: Path) -> Path:
+    """A folder in which two sessions have worked at the same time; the newer turn is the second's.
+
+    Its first file it has changed alone; what came then may be of either.
+    """
+    home = str(toolrest_home)
+    one, two = Checkpoints(home, str(work)), Checkpoints(home, str(work))
+    first = one.begin("session-one", "write the docs")
+    (work / "first").write_text("by one\n")
+    second = two.begin("session-two", "fix the test")
+    (work / "both").write_text("by one\n")
+    two.end(second)
+    one.end(first)
+    return work
+
+
+def test_what_may_be_another_sessions_work_is_not_taken_back_unasked(overlapping: Path) -> None:
+    undone = toolrest(overlapping, "undo")
+    assert undone.returncode == 2
+    assert "1 path may be the work of other sessions that ran meanwhile:" in undone.stdout
+    assert "both: turn 1 of session session- (write the docs)" in undone.stdout
+    assert "with --force" in undone.stderr
+    assert (overlapping / "both").exists()
+    assert "both: turn 1" in toolrest(overlapping, "undo", "--dry-run").stdout
+    assert toolrest(overlapping, "undo", "--force").returncode == 0
+    assert (overlapping / "first").exists()
+    assert not (overlapping / "both").exists()
+
+
+@pytest.mark.parametrize(("answer", "stays"), [(b"n\n", True), (b"y\n", False)])
+def test_at_a_terminal_it_is_asked(overlapping: Path, answer: bytes, stays: bool) -> None:
+    leader, follower = pty.openpty()
+    os.write(leader, answer)
+    argv = [sys.executable, "-m", "toolrest", "undo"]
+    code = subprocess.call(
+        argv, cwd=overlapping, stdin=follower, stdout=subprocess.DEVNULL, stderr=follower
+    )
+    os.close(follower)
+    said = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert b"Put these back, too?" in said
+    assert (code, (overlapping / "both").exists()) == (int(stays), stays)
+
+
+def test_sessions_one_after_the_other_need_no_question(work: Path, toolrest_home: Path) -> None:
+    for name in ("one", "two"):
+        session = Checkpoints(str(toolrest_home), str(work))
+        turn = session.begin(name)
+        (work / name).write_text("new\n")
+        session.end(turn)
+    undone = toolrest(work, "undo", "--turn", "1")
+    assert undone.returncode == 0
+    assert os.listdir(work) == ["a"]

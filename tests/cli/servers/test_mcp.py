@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -331,3 +332,40 @@ def test_serve_at_a_terminal_says_what_it_does_and_how_to_connect(workspace: Pat
     assert b"this is an MCP server on standard input" in err
     assert f"claude mcp add toolrest -- toolrest mcp serve -C {workspace}".encode() in err
     assert b'"mcpServers"' in err
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a client", "version": "1"},
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_while_its_client_is_silent(workspace: Path, number: int) -> None:
+    server = subprocess.Popen(
+        [TOOLREST, "mcp", "serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=workspace,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        for message in (HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
+            server.stdin.write(json.dumps(message).encode() + b"\n")
+            server.stdin.flush()
+        assert b"serverInfo" in server.stdout.readline()
+        server.send_signal(number)
+        assert server.wait(15) in (130, -number)
+    finally:
+        server.kill()
+        _, err = server.communicate()
+    assert b"Traceback" not in err

@@ -378,6 +378,9 @@ async def test_a_protocol_that_the_server_switches_to_goes_both_ways(tmp_path: P
         "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: gzip, chunked\r\n",
         "Content-Length: +1\r\n",
+        "Content-Length: 1\x0b\r\n",
+        "Content-Length: \x1c1\r\n",
+        "Transfer-Encoding: \x0cchunked\r\n",
     ],
 )
 async def test_a_body_of_two_lengths_is_refused(tmp_path: Path, site: Site, extra: str) -> None:

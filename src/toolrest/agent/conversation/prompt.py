@@ -17,7 +17,7 @@ from toolrest.agent.history.history import IMAGE_END, IMAGE_START, History, mess
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.private_files import project_has
+from toolrest.private_files import project_has, regular_file
 from toolrest.process.shells.shells import Shells
 from toolrest.tools.images.pictures import format_of
 
@@ -57,7 +57,7 @@ def agents_message(text: str, cwd: str) -> str:
 def _global_text(home: str) -> str:
     for name in NAMES:
         try:
-            with open(os.path.join(home, name), "rb") as file:
+            with open(os.path.join(home, name), "rb", opener=regular_file) as file:
                 text = file.read(_GLOBAL_LIMIT).decode("utf-8", "replace").strip()
         except OSError:
             continue
@@ -134,7 +134,7 @@ def base_instructions(settings: Settings) -> str:
     """The base instructions: the file of `model_instructions_file`, else ours."""
     path = settings.model_instructions_file or _INSTRUCTIONS
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular_file) as file:
             text = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"model_instructions_file: {path} cannot be read: {error}") from None

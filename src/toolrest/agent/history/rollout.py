@@ -22,6 +22,7 @@ from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.errors import ConfigError
 from toolrest.events import WeakSandbox
 from toolrest.items import JSONObject
+from toolrest.private_files import regular_file
 from toolrest.wire.items.pairing import answers, call_id_of, is_call
 from toolrest.wire.model import Usage
 
@@ -152,7 +153,7 @@ def lines_of(path: str) -> Iterator[tuple[str, JSONObject] | None]:
 
 def _raw_lines(path: str) -> Iterator[bytes]:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             for line in file:
                 if line.strip():
                     yield line

@@ -13,6 +13,7 @@ from toolrest.agent.history.journal import FOLDER, NAME
 from toolrest.agent.history.rollout import lines_of, parsed
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.private_files import regular_file
 
 _HEAD_LINES = 40
 _TITLE = 80
@@ -106,7 +107,7 @@ def head_of(lines: Iterable[tuple[str, JSONObject] | None]) -> tuple[JSONObject,
 def last_said(path: str) -> str:
     """The last message of a session, on one line; read from the end of its file."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             lines = file.read().splitlines()
     except OSError:

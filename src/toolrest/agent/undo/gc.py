@@ -17,7 +17,7 @@ from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import turns_in
 from toolrest.agent.undo.records import CheckpointError, FileRecord, parse
-from toolrest.private_files import write_all
+from toolrest.private_files import regular_file, write_all
 
 DAY = 86_400.0
 _LONGEST_JOURNAL = 64 << 20
@@ -75,12 +75,12 @@ def collect_all(
 def _workspace_of(folder: str) -> str | None:
     """The path that the journal's first turn names; later ones repeat it after a collection."""
     try:
-        with open(os.path.join(folder, "journal.jsonl"), "rb") as file:
+        with open(os.path.join(folder, "journal.jsonl"), "rb", opener=regular_file) as file:
             for line in file:
                 record = json.loads(line)
-                if "workspace" in record:
+                if isinstance(record, dict) and "workspace" in record:
                     return str(record["workspace"])
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         pass
     return None
 

@@ -12,11 +12,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from types import UnionType
 from typing import Any
 
 from toolrest.agent.undo.live_turns import HeldFolder
 from toolrest.agent.undo.records import Changes, CheckpointError, FileRecord, State, TooSlow, parse
-from toolrest.private_files import reason, write_all
+from toolrest.private_files import reason, regular_file, write_all
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_SECONDS = 60.0
@@ -97,7 +98,7 @@ class Journal:
         self.state, self.last, self.open, self.fresh = State(), 0, set(), True
         self._offset = self._indexed = 0
         try:
-            with open(os.path.join(self.folder, "index.json"), "rb") as file:
+            with open(os.path.join(self.folder, "index.json"), "rb", opener=regular_file) as file:
                 index = json.load(file)
             if index["of"] != identity[1]:
                 return
@@ -123,8 +124,8 @@ class Journal:
         self._offset = start + whole
         for number, line in enumerate(data[:whole].splitlines(), 1):
             try:
-                yield json.loads(line)
-            except ValueError:
+                yield _parsed(line)
+            except (ValueError, TypeError, RecursionError):
                 raise CheckpointError(
                     f"{self.folder}/journal.jsonl is damaged {number} lines after byte {start}; "
                     "move that folder away"
@@ -222,6 +223,32 @@ class Journal:
         for changes in self.watching.values():
             first = changes[path][0] if path in changes else before
             changes[path] = (first, after)
+
+
+_FIELDS: dict[str, dict[str, type | UnionType]] = {
+    "open": {"n": int, "kind": str, "time": int | float, "session": str, "label": str},
+    "close": {"n": int},
+    "kept": {"n": int},
+    "step": {"c": dict},
+    "stat": {"c": dict},
+    "touched": {"paths": list},
+    "others": {"n": int, "paths": list},
+}
+"""What the lines of each kind have at least; a later version may add kinds."""
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """One line of the journal; ValueError where it is none."""
+    value = json.loads(line)
+    if not isinstance(value, dict) or not isinstance(value.get("t"), str):
+        raise ValueError("it is no line of a journal")
+    for name, kind in _FIELDS.get(value["t"], {}).items():
+        if not isinstance(value.get(name), kind):
+            raise ValueError(f"its {name} is missing")
+    if value["t"] == "step":
+        for before, after in value["c"].values():
+            parse(before), parse(after)
+    return value
 
 
 def _take(lock: int, folder: str, seconds: float) -> None:

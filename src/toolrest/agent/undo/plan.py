@@ -61,6 +61,9 @@ class UndoPlan(Struct):
     """Paths left alone because others changed them since; `force` takes them back too."""
     lost: list[Kept] = field(default_factory=list)
     """Changed, but the content before was never kept."""
+    shared: dict[str, int] = field(default_factory=dict)
+    """Paths that it would put back and that changed while a turn of another session ran, too, with
+    that turn: whose they are cannot be told."""
     left_out: list[Kept] = field(default_factory=list)
     """Everything that checkpoints of this workspace do not hold, changed or not."""
 
@@ -142,30 +145,64 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
     """
     first: dict[str, FileRecord | None] = {}
     foreign: set[str] = set()
-    ours: set[int] = set()
-    numbers = []
+    shared: dict[str, int] = {}
+    running = _Running(turn)
     for line in history:
-        if line["t"] == "open" and line["n"] >= turn:
-            ours.add(line["n"])
-            numbers.append(line["n"])
-        elif line["t"] == "close":
-            ours.discard(line["n"])
-        elif line["t"] == "put_back" and ours:
+        running.follow(line)
+        if line["t"] == "put_back" and running.ours:
             first.update(_befores(line))  # what was put back comes again
-        elif line["t"] == "step" and ours:
+        elif line["t"] == "step" and running.ours:
             first = {**_befores(line), **first}
+            if (other := running.of_another_session()) is not None:
+                shared = {**dict.fromkeys(line["c"], other), **shared}
         elif line["t"] == "step":
             foreign.update(path for path in line["c"] if path in first)
         elif line["t"] == "others":
             foreign.update(path for path in line["paths"] if path in first)
-    result = UndoPlan(turn, tuple(numbers), left_out=left_out(state))
+    result = UndoPlan(turn, tuple(running.numbers), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
+    planned = {item.path for item in result.items}
+    result.shared = {path: other for path, other in shared.items() if path in planned}
     return result
 
 
 def _befores(line: dict[str, Any]) -> dict[str, FileRecord | None]:
     return {path: parse(before) for path, (before, _) in line["c"].items()}
+
+
+class _Running:
+    """The turns that run at a line of the history, while one is undone with all later ones."""
+
+    def __init__(self, turn: int) -> None:
+        self._turn = turn
+        self._sessions: dict[int, str] = {}
+        self._session = ""
+        self.numbers: list[int] = []
+        """All that are undone."""
+
+    def follow(self, line: dict[str, Any]) -> None:
+        """Go on to the next line."""
+        if line["t"] == "open":
+            self._sessions[line["n"]] = line["session"]
+            if line["n"] >= self._turn:
+                self.numbers.append(line["n"])
+            if line["n"] == self._turn:
+                self._session = line["session"]
+        elif line["t"] == "close":
+            self._sessions.pop(line["n"], None)
+
+    @property
+    def ours(self) -> bool:
+        """Whether one of those runs that are undone."""
+        return any(number >= self._turn for number in self._sessions)
+
+    def of_another_session(self) -> int | None:
+        """A turn of another session that runs beside the one that is undone."""
+        if self._session not in self._sessions.values():
+            return None
+        others = (n for n, session in self._sessions.items() if session != self._session)
+        return next(others, None)
 
 
 def changes_of(history: Iterable[dict[str, Any]], session: str) -> Changes:

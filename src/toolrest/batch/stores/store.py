@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from toolrest.errors import ConfigError
-from toolrest.private_files import make_private, write_all
+from toolrest.private_files import make_private, regular_file, write_all
 
 _OFTEN = re.compile(r"runners/|tasks/[^/]+/lease-")
 """Names of heartbeats: they are written every few seconds, and must not wait for a disk."""
@@ -65,7 +65,7 @@ class FolderStore:
     def read(self, name: str) -> bytes | None:
         """The content of a file; None when there is none."""
         try:
-            with open(self._at(name), "rb") as file:
+            with open(self._at(name), "rb", opener=regular_file) as file:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None

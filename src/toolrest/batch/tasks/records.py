@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from toolrest.private_files import regular_file
+
 EVENTS, AUDIT = "events.jsonl", "audit.jsonl"
 
 
@@ -13,7 +15,7 @@ def content(path: str | None) -> bytes | None:
     if path is None:
         return None
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             return file.read()
     except FileNotFoundError:
         return None

@@ -33,13 +33,19 @@ from toolrest.sandbox.programs import SYSTEM_FOLDERS, find_program
 
 _QUIET = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"),
-    *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
+    *("-c", "advice.detachedHead=false"),
 )
 _LOCK_SECONDS = 0.05
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _OWN_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """For what writes or reads a worktree: no filter of the user runs on what tools have written, and
 what was checked out without filters is no change without them."""
+_ALWAYS = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "LC_ALL": "C",
+}
+"""A remote helper (`NAME::ADDRESS`, or `NAME://`) is a program: git starts only its own."""
 _MOST_BYTES = 64 << 20
 _TOO_LARGE = f"changed files are more than {_MOST_BYTES >> 20} MB"
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
@@ -343,7 +349,7 @@ async def _git(
             program, *where, *_QUIET, *words,
             cwd=cwd or git_dir,
             preexec_fn=partial(die_with_parent, signal.SIGKILL),
-            env={**variables, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})},
+            env={**variables, **_ALWAYS, **(env or {})},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from prompt_toolkit.history import History
 
-from toolrest.private_files import private_folder, write_all
+from toolrest.private_files import private_folder, regular_file, write_all
 
 _MOST_HISTORY = 2000
 _MOST_BYTES = 1 << 20
@@ -27,7 +27,9 @@ class PrivateHistory(History):
         """The messages, the latest first."""
         found: list[str] = []
         try:
-            with open(os.path.join(self._home, "chat", "history.jsonl"), "rb") as file:
+            with open(
+                os.path.join(self._home, "chat", "history.jsonl"), "rb", opener=regular_file
+            ) as file:
                 lines = _end_of(file.fileno()).splitlines()[-_MOST_HISTORY:]
         except OSError:
             return []

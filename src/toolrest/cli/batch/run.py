@@ -208,7 +208,8 @@ def _run_file(
     before = sum(task.id in done and ended[task.id] != 0 for task in tasks)
     if before:
         _say(f"{before} failed in an earlier run; --retry-failed runs them again")
-    return 143 if batch.terminated else 1 if batch.failed or before else 0
+    stopped = batch.stopping.signal
+    return 128 + stopped if stopped else 1 if batch.failed or before else 0
 
 
 def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str, ...]:
@@ -265,7 +266,7 @@ def _run_stored(
         keys_again = [task.key for task in tasks if task.key in failed_before]
         retry_tasks(store, keys_again, only_failed=True)
     try:
-        counts, terminated = _engine(store, tasks, jobs, options, given, alone)
+        counts, stopped = _engine(store, tasks, jobs, options, given, alone)
     except KeyboardInterrupt:
         _say(_GOES_ON)
         raise
@@ -278,15 +279,15 @@ def _run_stored(
             f"{failed} failed: toolrest batch results {store.url} --failed shows them, "
             f"toolrest batch retry {store.url} lets them run again"
         )
-    if terminated:
+    if stopped:
         _say(_GOES_ON)
-    return 143 if terminated else 1 if failed or counts.open else 0
+    return 128 + stopped if stopped else 1 if failed or counts.open else 0
 
 
 def _engine(
     store: Store, tasks: list[BatchTask], jobs: int, options: RunOptions, given: dict[str, Any],
     alone: Alone | None,
-) -> tuple[BatchCounts, bool]:  # fmt: skip
+) -> tuple[BatchCounts, int]:  # fmt: skip
 
     runner = Runner.here()
     totals = Totals(
@@ -307,7 +308,7 @@ def _engine(
         engine.alone = alone
         progress.counts = engine.counts
         asyncio.run(progress.beside(engine.run(tasks, jobs)))
-    return engine.counts, engine.terminated
+    return engine.counts, engine.stopping.signal
 
 
 def _scratch(given: str | None) -> str:

@@ -24,6 +24,7 @@ from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import write_named
+from toolrest.private_files import regular_file
 from toolrest.timeline.draw import Drawing, safe_lines
 from toolrest.timeline.plain import columns, has_colour, styled
 from toolrest.timeline.replay import timed_cells
@@ -83,6 +84,11 @@ def show_command(session: str) -> None:
     drawing = Drawing(columns(sys.stdout), folder, tail=_SHOWN_LINES)
     colour = has_colour(sys.stdout)
     click.echo(safe_lines(f"{rollout.thread_id}, {folder}, {rollout.meta['timestamp']}")[0])
+    if rollout.context.get("sandbox_policy") == {"type": "danger-full-access"}:
+        click.echo(
+            "With full access it has no control socket, for its commands could answer for you: "
+            "`toolrest web` cannot join it."
+        )
     for cell in stored_cells(rollout.items):
         lines = [styled(line, colour) for line in drawing.lines(cell)]
         click.echo("\n".join(["", *lines]), color=colour)
@@ -109,7 +115,7 @@ def export_command(session: str, layout: str, output: str) -> None:
     """Write a session to a file or to stdout."""
     stored = find_session(_home(), session)
     if layout == "jsonl":
-        with open(stored.path, encoding="utf-8", errors="replace") as file:
+        with open(stored.path, encoding="utf-8", errors="replace", opener=regular_file) as file:
             text = file.read()
     else:
         rollout = read_rollout(stored.path)
@@ -196,7 +202,7 @@ def replay_command(session: str, speed: float, pause: float) -> None:
     folder = str(read_rollout(stored.path).meta.get("cwd") or "")
     drawing, colour = Drawing(columns(sys.stdout), folder), has_colour(sys.stdout)
     before: float | None = None
-    with open(stored.path, "rb") as file:
+    with open(stored.path, "rb", opener=regular_file) as file:
         for now, cell in timed_cells(file):
             if before is not None:
                 time.sleep(min(max(now - before, 0.0) / speed, pause))

@@ -11,6 +11,7 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.undo.checkpoints import Checkpoints
+from toolrest.agent.undo.records import UndoError
 from toolrest.agent.undo.scan import KeepLimits
 from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
@@ -38,16 +39,47 @@ def command(
 
     Only paths that these turns changed are touched. What you changed yourself since then stays
     (use --force for those), and the undo itself can be undone. Exit code 1: something stayed.
+    Where turns of other sessions ran at the same time, it says which paths may be theirs, and asks.
     """
     checkpoints = _open(folder)
     if show_list:
         _list(checkpoints.turns())
-    elif dry_run:
+        return
+    if dry_run or not force:
         with progress("comparing files"):
             plan = checkpoints.preview(turn, force=force)
-        _tell(plan, "would be")
-    else:
-        _undo(checkpoints, turn, force)
+        if dry_run:
+            _tell(plan, "would be")
+        _tell_shared(plan, checkpoints)
+        if dry_run:
+            return
+        if plan.shared:
+            _ask()
+        turn = plan.turn  # not a newer one that has ended meanwhile
+    _undo(checkpoints, turn, force)
+
+
+def _tell_shared(plan: UndoPlan, checkpoints: Checkpoints) -> None:
+    """Say which paths may be the work of other sessions, and of which."""
+    if not plan.shared:
+        return
+    turns = {turn.number: turn for turn in checkpoints.turns()}
+    click.echo(f"{_paths(len(plan.shared))} may be the work of other sessions that ran meanwhile:")
+    for path, number in list(plan.shared.items())[:_SHOWN]:
+        turn = turns[number]
+        whose = f"turn {number} of session {turn.session[:8] or '?'}"
+        click.echo(f"  {shown(path)}: {whose} ({shown(turn.label)})")
+    if len(plan.shared) > _SHOWN:
+        click.echo(f"  and {len(plan.shared) - _SHOWN} more")
+
+
+def _ask() -> None:
+    """Ask whether other sessions' work may go; where nobody can answer, nothing is done."""
+    if not all(file is not None and file.isatty() for file in (sys.stdin, sys.stderr)):
+        raise UndoError("nothing was put back; with --force, these are, too")
+    if not click.confirm("Put these back, too?", default=False, err=True):
+        click.echo("nothing was put back", err=True)
+        sys.exit(1)
 
 
 def _undo(checkpoints: Checkpoints, turn: int | None, force: bool) -> None:

@@ -58,4 +58,4 @@ def _files(file: str | None) -> list[str]:
         names = []
     if not names:
         raise click.UsageError(f"there is no audit log in {folder}")
-    return sorted(names, key=os.path.getmtime)
+    return sorted(names, key=lambda path: os.lstat(path).st_mtime)

@@ -10,6 +10,7 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.run.gc import cleared
 from toolrest.cli.setup.checks import Check, checks
 from toolrest.cli.setup.sandbox_checks import (
     SandboxVerdict,
@@ -58,7 +59,7 @@ def _settings(choices: Choices) -> tuple[Config, str]:
     except ConfigError as error:
         workspace = default_workspace(choices.folder)
         return default_config(workspace=workspace, surface="cli"), f"settings: {error}"
-    for warning in config.warnings:
+    for warning in (*config.warnings, *cleared(config.home, config.workspace or os.getcwd())):
         click.echo(f"toolrest: {warning}", err=True)
     return config, ""
 

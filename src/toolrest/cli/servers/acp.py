@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,11 +34,11 @@ def command(choices: Choices) -> None:
     \b
     Zed: "agent_servers": {"Toolrest": {"command": "toolrest", "args": ["acp"]}}
     """
-    from toolrest.serve.stdio import editor_over_stdio
+    from toolrest.serve.stdio import can_talk, editor_over_stdio
 
     agent = editor_agent(choices)
     for number, name in ((0, "input"), (1, "output")):
-        if not _can_talk(number):
+        if not can_talk(number):
             raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
     asyncio.run(editor_over_stdio(agent))
 
@@ -51,15 +50,6 @@ def editor_agent(choices: Choices) -> EditorAgent:
 
     home = toolrest_home(None, os.environ)
     return EditorAgent(lambda opening: _open(choices, opening), home=home, takes_all=True)
-
-
-def _can_talk(descriptor: int) -> bool:
-    """Whether it is a pipe, socket or terminal; asyncio cannot wait for files and /dev/null."""
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 def _open(choices: Choices, opening: SessionRequest) -> Conversation:

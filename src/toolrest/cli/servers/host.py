@@ -79,6 +79,11 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
     def open_(path: str | None, changed: Mapping[str, Any]) -> Conversation:
         config = choices.load({"model": model, **changed})
         _check_folder(choices.folder, config.workspace or "")
+        if config.value.sandbox_mode == "danger-full-access":
+            raise ConfigError(
+                "with full access a session has no control socket, for its commands could answer "
+                "for you; so no page could answer this one: start it in a terminal"
+            )
         if not config.value.web_ui.control:
             raise ConfigError("web_ui.control is false: no page could answer this session")
         session = open_session(

@@ -141,13 +141,20 @@ def _matcher(value: Any) -> Any:
     return value
 
 
+_NOTATIONS = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7")
+"""Python's text encodings that are no character sets: plain letters in them may mean others."""
+
+
 def _encoding(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
         b"a".decode(value)
         codecs.getincrementaldecoder(value)
-        return codecs.lookup(value).name
+        name = codecs.lookup(value).name
+        if name.replace("_", "-") in _NOTATIONS:
+            raise ValueError("it writes characters in words of its own")
+        return name
     except (LookupError, ValueError, TypeError):
         raise ValueError('expected the name of a text encoding, such as "cp1252"') from None
 

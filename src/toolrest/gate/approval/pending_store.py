@@ -8,6 +8,7 @@ If it then dies, the answer is used up: at most once, not at least once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
 import json
 import os
@@ -26,7 +27,7 @@ from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, Pendi
 from toolrest.gate.approval.request import ANSWERS, ApprovalRequest, Review, ReviewDecision
 from toolrest.gate.bus import Bus
 from toolrest.items import JSONObject
-from toolrest.private_files import private_file, private_folder, reason, write_all
+from toolrest.private_files import private_file, private_folder, reason, regular_file, write_all
 
 State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 
@@ -247,10 +248,12 @@ class PendingStore(Struct):
 
     def _read(self, name: str) -> bytes | None:
         try:
-            with open(self._path(name), "rb") as stream:
+            with open(self._path(name), "rb", opener=regular_file) as stream:
                 return stream.read(_MOST_BYTES)
-        except (FileNotFoundError, IsADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EISDIR, errno.EINVAL):
+                return None  # there is none, or what is there is no file
+            raise
 
     def _create(self, name: str, text: str) -> None:
         """Create a whole file at once, on disk; FileExistsError when there is one."""

@@ -25,7 +25,7 @@ from toolrest.gate.audit.chain import (
 from toolrest.gate.output.truncate import Limit, truncate
 from toolrest.items import JSONObject
 from toolrest.policy.terminal_safe import display_safe
-from toolrest.private_files import reason
+from toolrest.private_files import reason, regular_file
 
 Finding: TypeAlias = Literal[
     "intact",
@@ -200,7 +200,7 @@ def _read_head(path: str) -> tuple[int, str] | None:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        return open(path, "rb")
+        return open(path, "rb", opener=regular_file)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise AuditError(f"the audit log {path} cannot be read: {why}") from error

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import Rules
-from toolrest.private_files import make_private
+from toolrest.private_files import make_private, regular_file
 
 FOLDER = "rules"
 SUFFIX = ".rules"
@@ -51,7 +51,7 @@ def load_rules(folders: Iterable[str]) -> Rules:
 def load_file(path: str) -> Rules:
     """The rules of one file; raises ConfigError that names it and the line."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: rules cannot be read: {error.strerror}") from None

@@ -20,6 +20,7 @@ _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
 _EXEC_FAILED = 127
 _INVALID = 22
+_TOO_MANY = 24
 _BENT = 2
 _NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
@@ -297,7 +298,13 @@ def _placed(
     def lifted(fd: int) -> int:
         if fd >= above:
             return fd
-        made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above))
+        try:
+            made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above))
+        except OSError as error:
+            if error.errno != _INVALID:
+                raise
+            # The limit on open files is below that number.
+            raise OSError(_TOO_MANY, os.strerror(_TOO_MANY)) from None
         return made[-1]
 
     pairs: list[tuple[int, int]] = []

@@ -25,7 +25,7 @@ from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
-from toolrest.private_files import PLACEHOLDER_TIMES, make_private, placeholder_time
+from toolrest.private_files import PLACEHOLDER_TIMES, make_private, placeholder_time, regular_file
 
 _FILE = "mark"
 
@@ -42,7 +42,7 @@ def placeholder_mtime(registry: str) -> int:
             os.link(draft, path)
         finally:
             os.unlink(draft)
-    with open(path) as file:
+    with open(path, opener=regular_file) as file:
         text = file.read(16)
     number = int(text) % PLACEHOLDER_TIMES if text.isascii() and text.isdigit() else 0
     return placeholder_time(number)

@@ -134,8 +134,8 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, count:
 
 def _body_length(headers: list[str]) -> int | None:
     """How long the request's body is; None where two readers could disagree about that."""
-    lengths = {line.split(":", 1)[1].strip() for line in headers if _is(line, "content-length")}
-    codings = [line.split(":", 1)[1].strip() for line in headers if _is(line, "transfer-encoding")]
+    lengths = {_value(line) for line in headers if _is(line, "content-length")}
+    codings = [_value(line) for line in headers if _is(line, "transfer-encoding")]
     if codings:
         return _CHUNKED if [c.lower() for c in codings] == ["chunked"] and not lengths else None
     if not lengths:
@@ -146,6 +146,11 @@ def _body_length(headers: list[str]) -> int | None:
 
 def _upgrades(headers: list[str]) -> bool:
     return any(_is(line, "upgrade") for line in headers)
+
+
+def _value(line: str) -> str:
+    """A header's value, without the blanks and tabs around it; other space is part of it."""
+    return line.split(":", 1)[1].strip(" \t")
 
 
 def _is(line: str, name: str) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from toolrest.config.files import patch_records
 from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
@@ -247,6 +248,7 @@ class PatchCall(ToolCall):
 
     def _apply(self, files: OsFiles) -> ToolOutput:
         from toolrest.patch.errors import PatchError
+        from toolrest.patch.record import PatchRecord
         from toolrest.patch.report.changes import changes
         from toolrest.patch.run import PatchOutcome, carry_out
         from toolrest.patch.text import diagnose
@@ -272,7 +274,8 @@ class PatchCall(ToolCall):
         ctx.emit(begin)
         diff = ctx.turn_diff()
         diff.watch(plan, files)
-        outcome = carry_out(plan, files)
+        record = PatchRecord(patch_records(ctx.session.config.home), ctx.files.workspace)
+        outcome = carry_out(plan, files, record)
         ctx.emit(
             PatchApplyEnd(
                 call_id=ctx.call_id,

@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM while a batch runs: once is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 3
+
+
+class Stopping:
+    """The end of a run by a signal: the first one cancels it, and it ends in good order.
+
+    Another one changes nothing until the process ends, so that no part of the ending is lost. The
+    third one ends the process then and there: what is stored is whole at any time.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        """The signal that stopped the run; 0 while none did."""
+        self._count = 0
+
+    @contextmanager
+    def cancels_this_task(self) -> Iterator[None]:
+        """Cancel the current task at a signal; that it was cancelled is then no error."""
+        loop, this = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop(number: int, _: object) -> None:
+            self._count += 1
+            if self._count == _PATIENCE:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            if not self.signal and this is not None:
+                self.signal = number
+                loop.call_soon_threadsafe(this.cancel)
+
+        # Not the loop's own handlers: with it they end, and Ctrl-C would raise once more.
+        before = {number: signal.signal(number, stop) for number in _NUMBERS}
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.signal:
+                raise
+        finally:
+            if not self.signal:
+                for number, handler in before.items():
+                    signal.signal(number, handler or signal.SIG_DFL)
