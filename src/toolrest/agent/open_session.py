@@ -50,7 +50,7 @@ def open_session(
 
     Without a model, the one that the settings name. `make_model` makes it, and those of
     sub-agents; a session that gets only a model has no sub-agents. `ephemeral` writes no
-    journal.
+    journal. Every `source` but `exec` is a front end where a person goes along.
     """
     environ = os.environ if env is None else env
     if model is None:
@@ -73,6 +73,7 @@ def open_session(
         environ=environ,
         make_model=make_model,
         source=source,
+        interactive=source != "exec",
         opening=lambda rest: opening_for(rest, trusted=trusted),
     )
 
@@ -93,6 +94,7 @@ def open_with(
     shares: Shared | None = None,
     output: OutputType[Output] | None = None,
     raises: bool = False,
+    interactive: bool = False,
 ) -> Conversation[Output]:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
@@ -121,6 +123,7 @@ def open_with(
             shares=shares,
             output=output,
             raises=raises,
+            interactive=interactive,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns

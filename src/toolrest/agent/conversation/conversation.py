@@ -68,7 +68,8 @@ class Conversation(Generic[Output]):
     nothing is shared between them.
 
     With `raises`, a turn without an answer is an AgentError, as `agent.session()` has it; else
-    the result of the turn says so. `output` is the type of the answers.
+    the result of the turn says so. `output` is the type of the answers. In an `interactive` one
+    a command that nothing here can confine is an answer to the model; else it ends the turn.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Conversation(Generic[Output]):
         shares: Shared | None = None,
         output: OutputType[Output] | None = None,
         raises: bool = False,
+        interactive: bool = False,
     ) -> None:
         self.rest = rest
         """The tools of the conversation."""
@@ -106,6 +108,8 @@ class Conversation(Generic[Output]):
         self._raises = raises
         started_by = None if shares is None else shares.conversation
         above = None if started_by is None else started_by.value
+        self.interactive: bool = interactive or (above is not None and above.interactive)
+        """Whether a person goes along with the turns: theirs, and those of its sub-agents."""
         self.accounting: Accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,

@@ -210,6 +210,7 @@ class Agent(Generic[Out]):
             shares=shares,
             output=self._output if output is None else output,
             raises=raises,
+            interactive=callable(asked) and shares is None,
         )
 
     def open_for_person(
