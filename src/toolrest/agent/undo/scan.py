@@ -133,9 +133,7 @@ class Scan(Struct):
         entries = self._listed(fd)
         names = {entry.name for entry in entries}
         if ".gitignore" in names:
-            with contextlib.suppress(OSError):
-                patterns = read_patterns(os.open(".gitignore", _FILE, dir_fd=fd))
-                folder.rules = folder.rules.entered(folder.path, patterns)
+            _read_rules(folder, fd)
         if self._is_installed(folder, names):
             self._leave_folder(folder.path, _INSTALLED)
             return
@@ -143,7 +141,21 @@ class Scan(Struct):
         if ".git" in names:
             folder.repository = os.path.join(self.root, folder.path) if folder.path else self.root
             self.repositories.append(folder.repository)
-        seen = set()
+        seen = self._look_at_entries(folder, fd, device, entries, waiting)
+        for name in old.keys() - seen:
+            self.changes[join(folder.path, name)] = (old[name], None)
+
+    def _look_at_entries(
+        self,
+        folder: Folder,
+        fd: int,
+        device: int,
+        entries: Collection[os.DirEntry[str]],
+        waiting: list[Folder],
+    ) -> set[str]:
+        """Learn what the entries are; the names of those that can be kept."""
+        old = self.state.folders.get(folder.path, {})
+        seen: set[str] = set()
         for entry in entries:
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -158,8 +170,7 @@ class Scan(Struct):
             known = old.get(entry.name)
             if known is None or not known.unchanged(status):
                 self._learn(folder, fd, entry.name, status, known)
-        for name in old.keys() - seen:
-            self.changes[join(folder.path, name)] = (old[name], None)
+        return seen
 
     def _is_installed(self, folder: Folder, names: Collection[str]) -> bool:
         """Whether git ignores a folder of packages, which are installed again, not put back."""
@@ -353,6 +364,12 @@ class Scan(Struct):
             with contextlib.suppress(OSError):
                 return record._replace(ref=os.readlink(full))
         return record
+
+
+def _read_rules(folder: Folder, fd: int) -> None:
+    with contextlib.suppress(OSError):
+        patterns = read_patterns(os.open(".gitignore", _FILE, dir_fd=fd))
+        folder.rules = folder.rules.entered(folder.path, patterns)
 
 
 def _plain(now: os.stat_result) -> FileRecord:
