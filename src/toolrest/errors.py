@@ -79,14 +79,20 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """The failure of a call: its kind, the message for the model, the argument paths at fault."""
+    """The failure of a call: its kind, the message for the model, the argument paths at fault.
 
-    __slots__ = ("fields", "kind", "message")
+    `said` is the message for people, where theirs is another one.
+    """
 
-    def __init__(self, kind: FailureKind, message: str, fields: tuple[str, ...] = ()) -> None:
+    __slots__ = ("fields", "kind", "message", "said")
+
+    def __init__(
+        self, kind: FailureKind, message: str, fields: tuple[str, ...] = (), said: str = ""
+    ) -> None:
         self.kind = kind
         self.message = message
         self.fields = fields
+        self.said = said
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Failure):
@@ -117,23 +123,29 @@ class AuditError(ToolrestError):
 
 
 class ToolCallError(ToolrestError):
-    """A tool call failed. `message` is what the model reads."""
+    """A tool call failed. `message` is what the model reads; `said`, people where it differs."""
 
     kind: FailureKind = "execution_failed"
 
     def __init__(
-        self, message: str, *, kind: FailureKind | None = None, fields: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        kind: FailureKind | None = None,
+        fields: tuple[str, ...] = (),
+        said: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.fields = fields
+        self.said = said
         if kind is not None:
             self.kind = kind
 
     @property
     def failure(self) -> Failure:
         """The typed value that goes into the output."""
-        return Failure(self.kind, self.message, self.fields)
+        return Failure(self.kind, self.message, self.fields, self.said)
 
 
 class RespondToModel(ToolCallError):

@@ -38,6 +38,7 @@ async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         on_ask: Any = None,
         tools: Any = (),
         trusted: bool | None = None,
+        source: str = "exec",
         **settings: Any,
     ) -> Conversation:
         given = {key.replace("__", "."): value for key, value in settings.items()}
@@ -45,7 +46,13 @@ async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         config = default_config(given, workspace=workspace)
         scripted = model if hasattr(model, "stream") else ScriptedModel(model)
         session = open_session(
-            config, scripted, resume=resume, ephemeral=ephemeral, on_ask=on_ask, trusted=trusted
+            config,
+            scripted,
+            resume=resume,
+            ephemeral=ephemeral,
+            on_ask=on_ask,
+            trusted=trusted,
+            source=source,
         )
         for tool in tools:
             session.rest.add_tool(tool)

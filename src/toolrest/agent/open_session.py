@@ -52,7 +52,7 @@ def open_session(
 
     Without a model, the one that the settings name. `make_model` makes it, and those of
     sub-agents; a session that gets only a model has no sub-agents. `ephemeral` writes no
-    journal.
+    journal. Every `source` but `exec` is a front end where a person goes along.
     """
     environ = os.environ if env is None else env
     if model is None:
@@ -75,6 +75,7 @@ def open_session(
         environ=environ,
         make_model=make_model,
         source=source,
+        interactive=source != "exec",
         opening=lambda rest: opening_for(rest, trusted=trusted),
         waits=source not in _WITH_PERSON,
     )
@@ -97,6 +98,7 @@ def open_with(
     output: OutputType[Output] | None = None,
     raises: bool = False,
     waits: bool = True,
+    interactive: bool = False,
 ) -> Conversation[Output]:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
@@ -126,6 +128,7 @@ def open_with(
             output=output,
             raises=raises,
             waits=waits,
+            interactive=interactive,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns

@@ -103,7 +103,7 @@ class ToolCallDecision(Event, kw_only=True):
     """The policy's decision on a call, and its rule."""
 
     type: ClassVar[str] = "tool_call_decision"
-    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "keys", "writes")
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "said", "keys", "writes")
     call_id: str
     tool: str
     arguments: str
@@ -112,6 +112,8 @@ class ToolCallDecision(Event, kw_only=True):
     risk: str
     source: Literal["policy", "user", "config", "hook"] = "policy"
     reason: str = ""
+    said: str = ""
+    """The reason in the words for people, where theirs are others."""
     keys: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     """Of a denied call: the paths that it is known to write."""
@@ -143,7 +145,7 @@ class ToolCallEnd(Event, kw_only=True):
     """The call has its one output. `bytes` counts the text before it was cut."""
 
     type: ClassVar[str] = "tool_call_end"
-    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "fields", "files")
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "said", "fields", "files")
     call_id: str
     tool: str
     success: bool | None
@@ -151,6 +153,8 @@ class ToolCallEnd(Event, kw_only=True):
     duration: float
     bytes: int
     output: str
+    said: str = ""
+    """Why it failed, in the words for people, where theirs are others than the output's."""
     truncated: bool = False
     spill: str | None = None
     exit_code: int | None = None

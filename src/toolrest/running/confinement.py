@@ -359,9 +359,11 @@ class Enclosure:
 
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
         """The error for the model when a command cannot be confined."""
+        reason = str(error).removesuffix(error.remedy).rstrip()
+        text = "\n".join(filter(None, (reason, error.remedy)))
         if not isinstance(error, SandboxBusy | FolderNotShown):
-            self.unavailable = str(error)
-        return RespondToModel(str(error), kind="sandbox_denied")
+            self.unavailable = text
+        return RespondToModel(text, kind="sandbox_denied", said=text)
 
     def look_again(self) -> None:
         """Forget that commands could not be confined: a sandbox may have been installed since."""

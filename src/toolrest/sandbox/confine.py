@@ -40,14 +40,8 @@ Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvis
 OWN_FILES: tuple[Backend, ...] = ("docker", "chroot", "vm")
 """Kinds with programs of their own, and so with a PATH of their own."""
 
-REMEDY = (
-    "`toolrest doctor` says what is missing and how to get it. Only where this is a container or a"
-    ' machine that may be harmed: sandbox_mode = "danger-full-access" (`-s danger-full-access`)'
-    " runs commands without a sandbox of ours."
-)
-
-
-_REMEDY = (
+_REMEDY = "`toolrest doctor` says what is missing."
+_REMEDY_FOR_ONE = (
     "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
 )
 
@@ -180,6 +174,7 @@ class SessionSandbox:
 
     def _search(self) -> tuple[Probe, Engine]:
         self._check_network()
+        self.tried.clear()
         for probe, engine in self._candidates():
             self.tried.append(probe)
             if engine is not None and not unmet(probe.controls, self.policy.require):
@@ -257,16 +252,18 @@ class SessionSandbox:
         )
 
     def _nothing_works(self) -> SandboxUnavailable:
-        reasons = []
+        reasons, tried = [], []
         for probe in self.tried:
             lacking = unmet(probe.controls, self.policy.require) if probe.works else []
+            reason = "; ".join(lacking) or probe.detail.removeprefix("sandbox: ").rstrip(".")
             where = f"{probe.backend} ({probe.program})" if probe.program else probe.backend
-            reasons.append(f"{where}: {'; '.join(lacking) or probe.detail}")
+            reasons.append(f"{probe.backend}: {reason}")
+            tried.append(f"{where}: {reason}")
         return SandboxUnavailable(
-            "sandbox: no backend works here, so the command was not run"
-            f" [{' | '.join(dict.fromkeys(reasons))}].",
-            remedy=REMEDY if self.wanted is None else _REMEDY,
-            tried=tuple(reasons),
+            "sandbox: none works here, so the command was not run "
+            f"({', '.join(dict.fromkeys(reasons))}).",
+            remedy=_REMEDY if self.wanted is None else _REMEDY_FOR_ONE,
+            tried=tuple(tried),
         )
 
 

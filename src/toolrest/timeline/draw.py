@@ -98,7 +98,10 @@ class Drawing(Struct):
     def _end(self, cell: EndCell) -> list[Line]:
         lines: list[Line] = []
         if cell.status != "completed":
-            lines = [[("red", line)] for line in safe_lines(f"✗ {cell.status}: {cell.error}")]
+            lines = [
+                [("red", line)]
+                for line in safe_lines(": ".join(filter(None, (f"✗ {cell.status}", cell.error))))
+            ]
         tokens = f"{cell.input_tokens:,} tokens in, {cell.output_tokens:,} out"
         cost = "" if cell.cost is None else f", {dollars(cell.cost)}"
         return [*lines, [("dim", f"{duration(cell.seconds)}, {tokens}{cost}")]]
@@ -109,7 +112,9 @@ class Drawing(Struct):
         lines = self.title(cell)
         if self.title_only:
             return lines
-        shown = cell.output if cell.command is None or cell.output.count else cell.shown_output()
+        # A command that was not run has its failure for a result, which stands below.
+        printed = cell.command is None or cell.output.count or cell.reason
+        shown = cell.output if printed else cell.shown_output()
         if cell.state != "denied" and not cell.files:
             lines += self._quoted(shown.tail(self.tail), shown.count)
         for file in cell.files:
@@ -199,8 +204,8 @@ class Drawing(Struct):
         took = duration(cell.seconds) if cell.seconds >= 0.05 else ""
         where = "outside the sandbox" if cell.left_sandbox else ""
         if cell.state == "denied":
-            rule = f" ({cell.rule})" if cell.rule else ""
-            return _marked(f"denied{rule}: {cell.reason}", "red")
+            head = f"denied ({cell.rule})" if cell.rule else "Denied"
+            return _marked(f"{head}: {cell.reason}", "red")
         if cell.state == "failed" and cell.reason:
             return _marked(cell.reason, "red")
         if cell.state == "failed":

@@ -82,6 +82,8 @@ class Timeline:
         self._began = 0.0
         self._in_turn = False
         self._retry = ""
+        self._failure = ""
+        """Why the last call that failed did."""
 
     @property
     def running(self) -> list[CallCell]:
@@ -171,6 +173,8 @@ class Timeline:
             cell.waited, cell.asked = cell.waited + event.time - cell.asked, None
         if event.verdict == Answer.DENY and event.rule not in _NOT_OURS:
             cell.state, cell.reason, cell.rule = "denied", event.reason, event.rule
+            if event.said:
+                cell.reason, cell.rule = event.said, ""
         elif event.verdict == Answer.ALLOW:
             cell.state, cell.reason = "running", ""
             cell.is_confined = event.sandbox != "none"
@@ -280,7 +284,8 @@ class Timeline:
             event.failure == "execution_failed" and event.exit_code
         ):  # an exit code says it all
             cell.state = "failed"
-            cell.reason = cell.reason or failure_reason(event.failure, event.output)
+            reason = event.said or failure_reason(event.failure, event.output)
+            cell.reason = self._failure = cell.reason or reason
         else:
             cell.state = "failed" if event.exit_code or event.success is False else "done"
         answered(cell)
@@ -331,7 +336,7 @@ class Timeline:
         end = EndCell(
             status=event.status,
             reason=event.reason,
-            error=event.error or "",
+            error="" if event.error == self._failure else event.error or "",
             seconds=max(0.0, event.time - self._began),
             input_tokens=int(event.usage.get("input_tokens") or 0),
             output_tokens=int(event.usage.get("output_tokens") or 0),

@@ -18,6 +18,7 @@ from toolrest.testing import (
     Call,
     Cut,
     Fail,
+    Freeform,
     Incomplete,
     Pause,
     Reply,
@@ -628,6 +629,27 @@ async def test_hooks_hear_the_start_and_may_hold_the_end_back(agent: Make) -> No
     assert (await session.run("go")).text == "tested"
     assert "the build is red" in texts(model.requests[0].items)
     assert texts(model.requests[1].items)[-1] == "run the tests first"
+
+
+@pytest.mark.parametrize("source", ["chat", "exec"])
+async def test_where_no_sandbox_works_a_person_goes_on_without_commands(
+    agent: Make, workspace: Path, source: str
+) -> None:
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+x\n*** End Patch\n"
+    steps = [[Call("exec_command", {"cmd": "touch ran"})], [Freeform("apply_patch", patch)], "done"]
+    nothing = {"sandbox_policy": "docker", "sandbox.engine": "/nonexistent", "sandbox.image": "x"}
+    session = agent(steps, source=source, sandbox_mode="workspace-write", **nothing)
+    result = await session.run("go")
+    refusal = next(item["output"] for item in session.history if "output" in item)
+    reason, remedy = refusal.splitlines()
+    assert "/nonexistent" in reason
+    assert remedy.startswith("`toolrest doctor` says what is missing")
+    assert not (workspace / "ran").exists()
+    made = (workspace / "new.txt").exists()
+    if source == "chat":
+        assert (result.status, result.text, made) == ("completed", "done", True)
+    else:
+        assert (result.status, result.reason, made) == ("failed", "sandbox_unavailable", False)
 
 
 @tool(mutating=False)

@@ -255,6 +255,95 @@ def test_ignored_and_large_files_are_left_out_and_said(work: Path, toolrest_home
     assert (work / "tracked.bin").read_bytes() == b"t" * 5000
 
 
+@pytest.mark.parametrize(
+    ("rules", "inner"), [(".venv/\nnode_modules/\n", None), ("node_modules/\n", "*\n")]
+)
+def test_packages_that_git_ignores_are_not_copied(
+    work: Path, toolrest_home: Path, saved: Checkpoints, rules: str, inner: str | None
+) -> None:
+    subprocess.run(["git", "init", "-q", work], check=True)
+    (work / ".gitignore").write_text(rules)
+    lib = work / ".venv" / "lib"
+    lib.mkdir(parents=True)
+    (work / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    if inner is not None:  # as `python -m venv` writes it
+        (work / ".venv" / ".gitignore").write_text(inner)
+    (work / "node_modules" / "left").mkdir(parents=True)
+    for folder in (lib, work / "node_modules" / "left"):
+        for n in range(20):
+            (folder / f"m{n}").write_bytes(os.urandom(50_000))
+    (work / "a").write_text("before")
+    turn = saved.begin()
+    packs = sum(file.stat().st_size for file in toolrest_home.rglob("*") if file.is_file())
+    assert packs < 100_000
+    assert [kept.path for kept in saved.left_out()] == [".venv", "node_modules"]
+    (work / "a").write_text("after")
+    (lib / "new").write_text("installed")
+    (work / ".gitignore").write_text("")
+    saved.end(turn)
+    assert not saved.undo().failed
+    assert (work / "a").read_text() == "before"
+    assert len(list(lib.iterdir())) == 21, "nothing in it passes for the turn's"
+    turn = saved.begin()
+    shutil.rmtree(work / ".venv")
+    saved.end(turn)
+    assert [kept.path for kept in saved.preview().lost] == [".venv"]
+
+
+def test_packages_that_git_tracks_are_kept(work: Path, saved: Checkpoints) -> None:
+    subprocess.run(["git", "init", "-q", work], check=True)
+    (work / ".gitignore").write_text("node_modules/\n")
+    (work / "node_modules").mkdir()
+    (work / "node_modules" / "ours.js").write_text("before")
+    subprocess.run(["git", "-C", work, "add", "-f", "node_modules/ours.js"], check=True)
+    turn = saved.begin()
+    (work / "node_modules" / "ours.js").write_text("after")
+    saved.end(turn)
+    saved.undo()
+    assert (work / "node_modules" / "ours.js").read_text() == "before"
+
+
+def test_files_of_one_ignored_folder_are_left_out_in_one_line(
+    work: Path, toolrest_home: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", work], check=True)
+    (work / ".gitignore").write_text("target/\n")
+    (work / "target" / "debug").mkdir(parents=True)
+    for n in range(16):
+        (work / "target" / "debug" / f"lib{n}").write_bytes(b"x" * 2000)
+    saved = Checkpoints(str(toolrest_home), str(work), KeepLimits(ignored_file=1000))
+    saved.end(saved.begin())
+    assert [tuple(kept) for kept in saved.left_out()] == [
+        ("target/debug", "16 files: ignored and over 1,000 bytes")
+    ]
+
+
+def test_caches_are_neither_listed_nor_put_back(work: Path, saved: Checkpoints) -> None:
+    cache = work / "pkg" / "__pycache__"
+    cache.mkdir(parents=True)
+    (cache / "a.pyc").write_text("old")
+    (cache / "b.pyc").write_text("old")
+    (work / "pkg" / "a.py").write_text("before")
+    turn = saved.begin()
+    (work / "pkg" / "a.py").write_text("after")
+    (cache / "a.pyc").write_text("new")
+    (work / "new" / "__pycache__").mkdir(parents=True)
+    (work / "new" / "__pycache__" / "c.pyc").write_text("new")
+    saved.end(turn)
+    tests = saved.begin()
+    (work / ".pytest_cache" / "v").mkdir(parents=True)
+    (work / ".pytest_cache" / "v" / "lastfailed").write_text("{}")
+    (cache / "b.pyc").write_text("newer")
+    saved.end(tests)
+    plan = saved.preview()
+    assert plan.undoes == (turn,), "the other one changed only caches"
+    assert [item.path for item in plan.items] == ["new", "pkg/a.py"]
+    undone = saved.undo()
+    assert (len(undone.done), undone.failed) == (2, [])
+    assert tree(work).keys() == {"pkg", "pkg/a.py", "pkg/__pycache__"}
+    assert (work / "pkg" / "a.py").read_text() == "before"
+
+
 def test_a_file_that_a_call_names_is_kept_whatever_its_size_and_place(
     work: Path, tmp_path: Path, toolrest_home: Path
 ) -> None:

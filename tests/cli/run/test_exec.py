@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from toolrest.testing import Call, Cut, Fail, Garbage, Incomplete, Pause, Say, Think, context_full
+from toolrest.testing import (
+    Call,
+    Cut,
+    Fail,
+    Freeform,
+    Garbage,
+    Incomplete,
+    Pause,
+    Say,
+    Think,
+    context_full,
+)
 
 
 @pytest.mark.needs("sandbox")
@@ -353,6 +364,44 @@ def test_without_a_sandbox_nothing_runs_bare(desk: Any, serve: Any) -> None:
     ran = desk.run("exec", "--json", "-s", "workspace-write", *flags, "go")
     assert (ran.code, ran.result["reason"]) == (5, "sandbox_unavailable")
     assert not (desk.workspace / "ran").exists()
+    assert "/nonexistent" in ran.result["denials"][0]["reason"]
+    serve([[Call("exec_command", {"cmd": "touch ran"})], "never asked"])
+    ran = desk.run("exec", "-s", "workspace-write", *flags, "go")
+    assert ran.code == 5
+    assert ran.err.count("none works here") == 1
+    assert ran.err.count("`toolrest doctor` says what is missing") == 1
+    assert "danger-full-access" not in ran.err
+
+
+def test_a_denial_is_said_to_people_with_the_one_way_that_fits(desk: Any, serve: Any) -> None:
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+x\n*** End Patch\n"
+    escalated = {"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "?"}
+    steps = [[Freeform("apply_patch", patch)], [Call("exec_command", escalated)], "understood"]
+    server = serve(steps)
+    ran = desk.run("exec", "-s", "read-only", "go")
+    rows = [line.strip() for line in ran.err.splitlines() if "✗" in line]
+    assert rows == [
+        "✗ Denied: nobody here can approve. This session is read-only; to write: "
+        "-s workspace-write.",
+        "✗ Denied: nobody here can approve. Run this in a terminal to be asked.",
+    ]
+    assert ran.err.count("new.txt") == 1
+    read = [item["output"] for item in server.requests[-1].body["input"] if "output" in item]
+    assert all("on_ask" in str(output) for output in read), "the model has every way"
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.slow
+def test_what_the_sandbox_blocked_is_said_without_the_models_way_out(
+    desk: Any, serve: Any, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    write = f"python3 -c \"open('{outside}', 'w')\""
+    server = serve([[Call("exec_command", {"cmd": write, "login": False})], "understood"])
+    ran = desk.run("exec", "-s", "workspace-write", "go")
+    rows = [line.strip() for line in ran.err.splitlines() if "✗" in line]
+    assert rows == [f"✗ the sandbox blocked writing to {outside}"]
+    assert "require_escalated" in str(server.requests[-1].body["input"][-1]["output"])
 
 
 def test_a_denial_is_told_with_the_setting_that_would_allow_it(desk: Any, serve: Any) -> None:

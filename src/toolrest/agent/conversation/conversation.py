@@ -69,7 +69,9 @@ class Conversation(Generic[Output]):
 
     With `raises`, a turn without an answer is an AgentError, as `agent.session()` has it; else
     the result of the turn says so. `output` is the type of the answers. With `waits`, the first
-    request waits for the MCP servers that are configured, unless `mcp.wait` is false.
+    request waits for the MCP servers that are configured, unless `mcp.wait` is false. In an
+    `interactive` one a command that nothing here can confine is an answer to the model; else it
+    ends the turn.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Conversation(Generic[Output]):
         output: OutputType[Output] | None = None,
         raises: bool = False,
         waits: bool = True,
+        interactive: bool = False,
     ) -> None:
         self.rest = rest
         """The tools of the conversation."""
@@ -109,6 +112,8 @@ class Conversation(Generic[Output]):
         self._waits = waits
         started_by = None if shares is None else shares.conversation
         above = None if started_by is None else started_by.value
+        self.interactive: bool = interactive or (above is not None and above.interactive)
+        """Whether a person goes along with the turns: theirs, and those of its sub-agents."""
         self.accounting: Accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,

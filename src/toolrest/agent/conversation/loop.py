@@ -121,7 +121,9 @@ class Loop:
         if self._turn.failure is not None:
             raise self._turn.failure
         runner = self.conversation.rest.session.runner.made
-        if runner is not None and runner.enclosure.unavailable is not None:
+        if self.conversation.interactive or runner is None:
+            return  # the model has the refusal as an answer, and can go on with files
+        if runner.enclosure.unavailable is not None:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 
     def _complained(self) -> bool:

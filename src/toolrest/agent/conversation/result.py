@@ -107,7 +107,7 @@ class Denials:
             if event.verdict == Answer.DENY and event.rule not in _NOT_A_DENIAL:
                 self._note(event.call_id, event.tool, event.rule, event.reason)
         elif isinstance(event, ToolCallEnd) and event.failure == "sandbox_denied":
-            self._note(event.call_id, event.tool, "sandbox", _last_line(event.output))
+            self._note(event.call_id, event.tool, "sandbox", event.said or _last_line(event.output))
 
     def _note(self, call_id: str, tool: str, rule: str, reason: str) -> None:
         self._found[call_id] = {"call_id": call_id, "tool": tool, "rule": rule, "reason": reason}

@@ -212,6 +212,7 @@ class Agent(Generic[Out]):
             output=self._output if output is None else output,
             raises=raises,
             waits=waits,
+            interactive=callable(asked) and shares is None,
         )
 
     def open_for_person(

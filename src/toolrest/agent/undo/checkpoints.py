@@ -26,6 +26,7 @@ from toolrest.agent.undo.plan import (
     RecordedTurn,
     UndoPlan,
     changes_of,
+    is_cache,
     is_own,
     last_to_undo,
     left_out,
@@ -253,7 +254,10 @@ class Checkpoints:
             # If this dies in the middle the undo stays open: the next one ends it as interrupted,
             # and it does not count as having undone anything.
             write_ours(self.home, {self._place(i.path): content_of(i.was) for i in chosen.items})
-            result.done, result.failed = restore(self.workspace, chosen.items, self._packs)
+            moved = [*chosen.items, *chosen.caches]
+            done, failed = restore(self.workspace, moved, self._packs)
+            result.done = [item for item in done if item in chosen.items]
+            result.failed = [kept for kept in failed if not is_cache(kept.path)]
             self._look(_never)
             self._close(result.number)
             return result

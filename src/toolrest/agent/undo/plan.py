@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -10,6 +11,7 @@ from msgspec import Struct, field
 from toolrest.agent.undo.records import Changes, FileRecord, State, parse, same
 
 CHANGED_SINCE = "it was changed since, and not by these turns"
+_CACHES = frozenset(("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"))
 
 
 class RecordedTurn(Struct):
@@ -66,6 +68,8 @@ class UndoPlan(Struct):
     that turn: whose they are cannot be told."""
     left_out: list[Kept] = field(default_factory=list)
     """Everything that checkpoints of this workspace do not hold, changed or not."""
+    caches: list[Item] = field(default_factory=list)
+    """What these turns wrote into caches: it is removed, and nothing is said of it."""
 
 
 def turns_in(history: Iterable[dict[str, Any]]) -> list[RecordedTurn]:
@@ -92,7 +96,7 @@ def turns_in(history: Iterable[dict[str, Any]]) -> list[RecordedTurn]:
             running.discard(line["n"])
         elif line["t"] in ("step", "put_back"):
             for number in running:
-                paths[number].update(line["c"])
+                paths[number].update(path for path in line["c"] if not is_cache(path))
         elif line["t"] == "others" and line["n"] in paths:
             paths[line["n"]].difference_update(line["paths"])
     for number, turn in turns.items():
@@ -109,6 +113,11 @@ def _mark_undone(turns: dict[int, RecordedTurn]) -> None:
             for other in turn.undid:
                 if other in turns:
                     turns[other].undone = True
+
+
+def is_cache(path: str) -> bool:
+    """Whether a path is of a cache: programs make it again, and an older one may be stale."""
+    return not _CACHES.isdisjoint(path.split("/"))
 
 
 Own: TypeAlias = Mapping[str, float]
@@ -159,7 +168,7 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
             foreign.update(path for path in line["c"] if path in first)
         elif line["t"] == "others":
             foreign.update(path for path in line["paths"] if path in first)
-    result = UndoPlan(turn, tuple(running.numbers), left_out=left_out(state))
+    result = UndoPlan(turn, tuple(sorted(running.numbers)), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
     planned = {item.path for item in result.items}
@@ -178,19 +187,19 @@ class _Running:
         self._turn = turn
         self._sessions: dict[int, str] = {}
         self._session = ""
-        self.numbers: list[int] = []
-        """All that are undone."""
+        self.numbers = {turn}
+        """The turns that are undone, but for later ones that changed caches alone."""
 
     def follow(self, line: dict[str, Any]) -> None:
         """Go on to the next line."""
         if line["t"] == "open":
             self._sessions[line["n"]] = line["session"]
-            if line["n"] >= self._turn:
-                self.numbers.append(line["n"])
             if line["n"] == self._turn:
                 self._session = line["session"]
         elif line["t"] == "close":
             self._sessions.pop(line["n"], None)
+        elif line["t"] in ("step", "put_back") and not all(map(is_cache, line["c"])):
+            self.numbers.update(number for number in self._sessions if number >= self._turn)
 
     @property
     def ours(self) -> bool:
@@ -222,16 +231,40 @@ def changes_of(history: Iterable[dict[str, Any]], session: str) -> Changes:
 
 
 def left_out(state: State) -> list[Kept]:
-    """Files and folders whose content is not kept, and why."""
-    return sorted(Kept(path, record.why) for path, record in state.records() if record.why)
+    """Files and folders whose content is not kept, and why; those in one ignored folder as one."""
+    found: list[Kept] = []
+    ignored: dict[tuple[str, str], list[str]] = {}
+    for path, record in state.records():
+        top, inside, _ = path.partition("/")
+        if record.why and record.ignored and top and inside:
+            ignored.setdefault((top, record.why), []).append(path)
+        elif record.why:
+            found.append(Kept(path, record.why))
+    for (_, why), paths in ignored.items():
+        if len(paths) == 1:
+            found.append(Kept(paths[0], why))
+        else:
+            found.append(Kept(os.path.commonpath(paths), f"{len(paths)} files: {why}"))
+    return sorted(found)
 
 
 def _sort_in(result: UndoPlan, item: Item, foreign: bool) -> None:
-    if same(item.now, item.was):
-        return
-    if foreign:
+    if same(item.now, item.was) or (item.was is None and _is_closed(item.now)):
+        return  # as it was, or new and not looked into: it stays
+    if is_cache(item.path):
+        if not foreign and item.now is not None and (item.was is None or not item.now.is_dir):
+            result.caches.append(item._replace(was=None))
+    elif foreign:
         result.kept.append(Kept(item.path, CHANGED_SINCE))
-    elif item.was is not None and item.was.is_file and item.was.ref is None:
+    elif item.was is not None and (_is_closed(item.was) or not _has_content(item.was)):
         result.lost.append(Kept(item.path, item.was.why or "never kept"))
     else:
         result.items.append(item)
+
+
+def _is_closed(record: FileRecord | None) -> bool:
+    return record is not None and record.is_dir and bool(record.why)
+
+
+def _has_content(record: FileRecord) -> bool:
+    return not record.is_file or record.ref is not None

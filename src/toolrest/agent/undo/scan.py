@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 
 from msgspec import Struct, field
@@ -34,6 +34,7 @@ _IN_MEMORY = 4 << 20
 _TICK = 20_000_000
 """A file that changed so recently may change again within one tick of its time stamp."""
 
+_INSTALLED = "packages that git ignores; they are installed again"
 _HASTY_ENTRIES = 256
 _HASTY_BYTES = 256 << 10
 """Looked at, and read, in a millisecond or two."""
@@ -129,17 +130,32 @@ class Scan(Struct):
 
     def _look_into(self, folder: Folder, fd: int, device: int, waiting: list[Folder]) -> None:
         old = self.state.folders.get(folder.path, {})
-        self._visited.add(folder.path)
         entries = self._listed(fd)
         names = {entry.name for entry in entries}
         if ".gitignore" in names:
-            with contextlib.suppress(OSError):
-                patterns = read_patterns(os.open(".gitignore", _FILE, dir_fd=fd))
-                folder.rules = folder.rules.entered(folder.path, patterns)
+            _read_rules(folder, fd)
+        if self._is_installed(folder, names):
+            self._leave_folder(folder.path, _INSTALLED)
+            return
+        self._visited.add(folder.path)
         if ".git" in names:
             folder.repository = os.path.join(self.root, folder.path) if folder.path else self.root
             self.repositories.append(folder.repository)
-        seen = set()
+        seen = self._look_at_entries(folder, fd, device, entries, waiting)
+        for name in old.keys() - seen:
+            self.changes[join(folder.path, name)] = (old[name], None)
+
+    def _look_at_entries(
+        self,
+        folder: Folder,
+        fd: int,
+        device: int,
+        entries: Collection[os.DirEntry[str]],
+        waiting: list[Folder],
+    ) -> set[str]:
+        """Learn what the entries are; the names of those that can be kept."""
+        old = self.state.folders.get(folder.path, {})
+        seen: set[str] = set()
         for entry in entries:
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -154,8 +170,25 @@ class Scan(Struct):
             known = old.get(entry.name)
             if known is None or not known.unchanged(status):
                 self._learn(folder, fd, entry.name, status, known)
-        for name in old.keys() - seen:
-            self.changes[join(folder.path, name)] = (old[name], None)
+        return seen
+
+    def _is_installed(self, folder: Folder, names: Collection[str]) -> bool:
+        """Whether git ignores a folder of packages, which are installed again, not put back."""
+        known = self.state.get(folder.path) if folder.path else None
+        if known is not None and known.why == _INSTALLED:
+            return True  # for good: else all in it would pass for new, and an undo would remove it
+        if not ("pyvenv.cfg" in names or split(folder.path)[1] == "node_modules"):
+            return False
+        # `python -m venv` writes a .gitignore into the folder itself.
+        ignored = folder.ignored or folder.rules.ignores(join(folder.path, "pyvenv.cfg"))
+        return ignored and bool(folder.path) and not self._has_tracked(folder)
+
+    def _has_tracked(self, folder: Folder) -> bool:
+        below = os.path.join(self.root, folder.path) + "/"
+        top = folder.repository
+        return top is not None and any(
+            os.path.join(top, path).startswith(below) for path in self._tracked_in(top)
+        )
 
     def _listed(self, fd: int) -> list[os.DirEntry[str]]:
         with os.scandir(fd) as listing:
@@ -252,11 +285,14 @@ class Scan(Struct):
         top = folder.repository
         if top is None:
             return False
+        return os.path.relpath(os.path.join(self.root, path), top) in self._tracked_in(top)
+
+    def _tracked_in(self, top: str) -> frozenset[str]:
         if top not in self._tracked:
             if self.haste:
                 raise TooSlow("git's index")
             self._tracked[top] = tracked_in(top)
-        return os.path.relpath(os.path.join(self.root, path), top) in self._tracked[top]
+        return self._tracked[top]
 
     def _keep(self, record: FileRecord, name: str, folder: int | None) -> FileRecord:
         """Read a file into the packs."""
@@ -328,6 +364,12 @@ class Scan(Struct):
             with contextlib.suppress(OSError):
                 return record._replace(ref=os.readlink(full))
         return record
+
+
+def _read_rules(folder: Folder, fd: int) -> None:
+    with contextlib.suppress(OSError):
+        patterns = read_patterns(os.open(".gitignore", _FILE, dir_fd=fd))
+        folder.rules = folder.rules.entered(folder.path, patterns)
 
 
 def _plain(now: os.stat_result) -> FileRecord:

@@ -125,9 +125,10 @@ def _list(turns: list[RecordedTurn]) -> None:
 
 
 def _tell(plan: UndoPlan, verb: str) -> None:
-    what = ", ".join(str(number) for number in plan.undoes[:10])
+    what = "turn " if len(plan.undoes) == 1 else "turns "
+    what += ", ".join(str(number) for number in plan.undoes[:10])
     more = f" and {len(plan.undoes) - 10} more" if plan.undoes[10:] else ""
-    click.echo(f"turn {what}{more}: {_paths(len(plan.items))} {verb} put back")
+    click.echo(f"{what}{more}: {_paths(len(plan.items))} {verb} put back")
     for item in plan.items[:_SHOWN]:
         click.echo(f"  {item.action} {shown(item.path)}")
     if plan.items[_SHOWN:]:

@@ -110,9 +110,7 @@ class Approvals:
                 kind="approval_denied",
             )
         if self.unasked != "allow":
-            raise Rejected(
-                _no_approver(request, self._mode, self._sandbox_mode), kind="approval_denied"
-            )
+            raise _no_approver(request, self._mode, self._sandbox_mode)
         return Review("approved")
 
     async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
@@ -145,18 +143,23 @@ class Approvals:
         return True
 
 
-def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
+def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> Rejected:
     rule = f"; rule {request.rule}" if request.rule else ""
     settings = '"defer"' if request.protected else '"allow" or "defer"'
-    return (
+    setting, way = _other_way(request, mode, sandbox_mode)
+    return Rejected(
         f"not run: {request.tool} needs approval ({request.reason}{rule}), and there is no "
-        f"approver here. To allow it, answer through on_ask, set on_ask = {settings}, "
-        f"{_other_way(request, mode, sandbox_mode)}."
+        f"approver here. To allow it, answer through on_ask, set on_ask = {settings}, {setting}.",
+        kind="approval_denied",
+        said=f"nobody here can approve. {way}.",
     )
 
 
-def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
-    """The setting that would have made the approval unnecessary, where there is one."""
+_AT_A_TERMINAL = "Run this in a terminal to be asked"
+
+
+def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> tuple[str, str]:
+    """The setting that would have made the approval unnecessary, and the one way for people."""
     effects = request.effects
     # Modes that ask about everything also ask about calls that another setting would allow.
     eased = ' and approval_policy = "on-request"' if mode in ("untrusted", "auto", "strict") else ""
@@ -165,21 +168,29 @@ def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
         # After external content only the tool's own setting counts.
         by_name = request.rule == "external.content"
         setting = f"tools.{tool}.approval_mode" if by_name else "default_tools_approval_mode"
-        return f'or set mcp_servers.{server}.{setting} = "approve"'
+        row = f'mcp_servers.{server}.{setting} = "approve"'
+        return f"or set {row}", f"To allow this server's tools: {row}"
     if request.rule == "external.content":
-        return "or set tool_security.ask_after_external_content = false"
+        return "or set tool_security.ask_after_external_content = false", _AT_A_TERMINAL
     if request.risk == Risk.CRITICAL or request.protected:
-        return "or do it yourself"
+        return "or do it yourself", _AT_A_TERMINAL
     if request.rule == "command.network.off" or (effects.connects and not effects.runs):
-        return f"or set sandbox_workspace_write.network_access = true{eased}"
+        row = "sandbox_workspace_write.network_access"
+        return f"or set {row} = true{eased}", f"To turn the network on: -c {row}=true"
     if request.rule == "command.escalated":
         prefix = next((list(choice.prefix) for choice in request.choices if choice.prefix), ["…"])
         rule = f"prefix_rule(pattern={json.dumps(prefix, ensure_ascii=False)}, outside=True)"
-        return f"or add {rule} to rules/default.rules in Toolrest's home"
+        return f"or add {rule} to rules/default.rules in Toolrest's home", _AT_A_TERMINAL
     if request.leaves or effects.escalates is not None or request.rule == "table.leave":
         if sandbox_mode == "read-only":
-            return f'or set sandbox_mode = "workspace-write" (-s workspace-write){eased}'
-        return f"or name the folder in sandbox_workspace_write.writable_roots{eased}"
+            setting = f'or set sandbox_mode = "workspace-write" (-s workspace-write){eased}'
+            return setting, "This session is read-only; to write: -s workspace-write"
+        setting = f"or name the folder in sandbox_workspace_write.writable_roots{eased}"
+        return setting, "To write outside the project: --add-dir and the folder"
+    return _eased(request, mode), _AT_A_TERMINAL
+
+
+def _eased(request: ApprovalRequest, mode: str) -> str:
     if mode == "strict":
         return 'or set approval_policy = "on-request"'
     if any(choice.scope != "once" for choice in request.choices):

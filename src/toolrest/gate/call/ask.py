@@ -37,7 +37,9 @@ async def ask(
             by = "user"
             review = await session.approvals.ask(request, walk.turn.id)
     except ToolCallError as error:
-        emit_decision(walk, call, Decision(Answer.DENY, decision.rule, error.message), by)
+        emit_decision(
+            walk, call, Decision(Answer.DENY, decision.rule, error.message), by, error.said
+        )
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason

@@ -36,9 +36,9 @@ def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
 
 
 def emit_decision(
-    walk: Walk, call: ToolCall, decision: Decision, source: Source = "policy"
+    walk: Walk, call: ToolCall, decision: Decision, source: Source = "policy", said: str = ""
 ) -> None:
-    """Emit the decision on a call and its source."""
+    """Emit the decision on a call and its source; `said` is the reason for people."""
     walk.session.bus.emit(
         ToolCallDecision(
             call_id=walk.call_id,
@@ -50,6 +50,7 @@ def emit_decision(
             risk=call.risk.label,
             source=source,
             reason=decision.reason,
+            said=said,
             keys=call.effects.keys(),
             writes=_known_writes(call) if decision.verdict == Answer.DENY else (),
             mutating=call.mutating,
@@ -92,6 +93,7 @@ def emit_end(walk: Walk, limited: Limited) -> None:
             tool=walk.name,
             success=output.success,
             failure=failure.kind if failure else None,
+            said=failure.said if failure else "",
             duration=monotonic() - walk.started,
             bytes=limited.total_bytes,
             output=session.redactor.redact(output.text) if output.secrets else output.text,

@@ -122,7 +122,9 @@ class Walk(Struct):
                 emit_refusal(self, error)
             except AuditError as problem:
                 return self.fatal(problem)
-        return ToolOutput.error(error.message, error.kind, error.fields)
+        output = ToolOutput.error(error.message)
+        output.failure = error.failure
+        return output
 
     def abort(self) -> None:
         """Mark the call as aborted, which ends its own deadline."""

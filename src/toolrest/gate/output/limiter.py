@@ -289,7 +289,8 @@ def _redacted(output: ToolOutput, redactor: Redactor) -> ToolOutput:
     else:
         content = [_redacted_item(item, redactor) for item in content]
     if failure is not None:
-        failure = Failure(failure.kind, redactor.redact(failure.message), failure.fields)
+        message = redactor.redact(failure.message)
+        failure = Failure(failure.kind, message, failure.fields, failure.said)
     return replace(
         output,
         content=content,

@@ -169,9 +169,10 @@ def finish(
         metadata["collected"] = collected.summary()
     output = ToolOutput(text, failure is None, failure, metadata=metadata, notes=notes)
     if blocked is not None:
+        said = blocked.replace(f"the sandbox ({backend})", "the sandbox", 1)
         blocked += advice
         output.success = False
-        output.failure = Failure("sandbox_denied", blocked)
+        output.failure = Failure("sandbox_denied", blocked, said=said)
         output.notes.append(blocked)
         raise SandboxDenied(blocked, output)
     return output
