@@ -565,7 +565,9 @@ PLAIN = b"[core]\n\tbare = false\n"
         b'[remote "o"]\n\turl = https://example.com/a.git\n',
         b'[remote "o"]\n\tfetch = +refs/heads/*:refs/remotes/o/*\n',
         b'[remote "o"]\n\turl = git@example.com:a/b.git\n',
+        b'[remote "o"]\n\turl = git@example.com:a/b.git\n'
         b'[branch "main"]\n\tremote = o\n\tmerge = refs/heads/main\n\trebase = true\n',
+        b'[branch "main"]\n\tremote = .\n\tmerge = refs/heads/other\n',
         b"[user]\n\tname = A Person\n\temail = a@example.com\n",
     ],
 )
@@ -582,6 +584,8 @@ def test_plain_settings_of_git(more: bytes) -> None:
         b'[remote "o"]\n\tproxy = x\n',
         b'[remote "o"]\n\tuploadpack = evil\n',
         b'[branch "main"]\n\tremote = ext::evil\n',
+        b'[branch "main"]\n\tremote = folder\n',
+        b'[remote "o"]\n\turl = https://a%0ab@example.com/a.git\n',
         b"[user]\n\tsigningkey = x\n",
         b"[user] name = x\n",
         b"[core]\n\tfsmonitor = evil\n",
@@ -594,3 +598,26 @@ def test_settings_that_may_run_something_go_back(more: bytes) -> None:
     assert not same_but_plain(PLAIN, PLAIN + more)
     text = merged(PLAIN, PLAIN + more)
     assert text in (None, PLAIN)
+
+
+REMOTE = b'[remote "origin"]\n\turl = https://example.com/a.git\n'
+BRANCH = b'[branch "main"]\n\tremote = %s\n\tmerge = refs/heads/main\n'
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (REMOTE + BRANCH % b"origin", REMOTE + BRANCH % b"folder"),
+        (REMOTE + BRANCH % b"origin", b'[remote "origin"]\n' + BRANCH % b"origin"),
+        (REMOTE, b""),
+        (BRANCH % b"up", b""),
+    ],
+)
+def test_a_push_is_not_led_into_a_folder(was: bytes, now: bytes) -> None:
+    """Git takes a remote without an address for a folder, and a push there runs its hooks."""
+    assert not same_but_plain(PLAIN + was, PLAIN + now)
+    assert merged(PLAIN + was, PLAIN + now) is None
+
+
+def test_a_branch_that_is_deleted_takes_its_settings_along() -> None:
+    assert same_but_plain(PLAIN + REMOTE + BRANCH % b"origin", PLAIN + REMOTE)
