@@ -21,6 +21,7 @@ from toolrest import Toolrest
 from toolrest.agent.undo import put_back
 from toolrest.agent.undo.git_config import merged, same_but_plain
 from toolrest.agent.undo.plan import Item, Kept
+from toolrest.agent.undo.records import FileRecord
 from toolrest.agent.undo.restore import restore as really_restore
 from toolrest.events import Event, PutBack
 from toolrest.events import Warning as WarningEvent
@@ -513,6 +514,42 @@ asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] == "both"))
 def killed(work: Path, home: Path, what: str) -> None:
     argv = [sys.executable, "-c", KILLED, str(work), str(home), what]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
+
+
+def program(work: Path, text: str) -> str:
+    """A command line that runs this Python text, whose names the line does not name."""
+    (work / "run.py").write_text(f"import os\nhooks = 'sub/.git/hooks/'\n{text}\n")
+    return "python3 run.py"
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_a_damaged_list_of_own_writes_stops_nothing(work: Path) -> None:
+    home = work.parent / "home"
+    (home / "watched").mkdir(parents=True, mode=0o700)
+    (home / "watched" / "ours.jsonl").write_text('5\n{"/killed": "in the mid')
+    hook = work / "sub/.git/hooks/pre-push"
+    async with desk(work, home) as mine:
+        for times in (1, 2):
+            await mine.run(program(work, "open(hooks + 'pre-push', 'w').write('evil')"))
+            assert not hook.exists()
+            assert len(mine.told) == times
+    assert put_back.read_ours(str(home))[str(hook)] == "gone"
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_what_was_put_back_once_does_not_excuse_a_command_later(work: Path) -> None:
+    hook = work / "sub/.git/hooks/pre-push"
+    async with desk(work) as mine:
+        await mine.run(program(work, "open(hooks + 'pre-push', 'w').write('evil')"))
+        hook.write_text("the person's")
+        await mine.run(program(work, "os.unlink(hooks + 'pre-push')"))
+        assert hook.read_text() == "the person's"
+
+
+def test_a_content_that_is_not_known_equals_no_other() -> None:
+    assert put_back.content_of(FileRecord(0o100755, why="it has several names")) == ""
 
 
 @weak_only
