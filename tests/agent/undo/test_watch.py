@@ -21,6 +21,7 @@ from toolrest import Toolrest
 from toolrest.agent.undo import put_back
 from toolrest.agent.undo.git_config import merged, same_but_plain
 from toolrest.agent.undo.plan import Item, Kept
+from toolrest.agent.undo.records import FileRecord
 from toolrest.agent.undo.restore import restore as really_restore
 from toolrest.events import Event, PutBack
 from toolrest.events import Warning as WarningEvent
@@ -518,6 +519,42 @@ def killed(work: Path, home: Path, what: str) -> None:
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
 
 
+def program(work: Path, text: str) -> str:
+    """A command line that runs this Python text, whose names the line does not name."""
+    (work / "run.py").write_text(f"import os\nhooks = 'sub/.git/hooks/'\n{text}\n")
+    return "python3 run.py"
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_a_damaged_list_of_own_writes_stops_nothing(work: Path) -> None:
+    home = work.parent / "home"
+    (home / "watched").mkdir(parents=True, mode=0o700)
+    (home / "watched" / "ours.jsonl").write_text('5\n{"/killed": "in the mid')
+    hook = work / "sub/.git/hooks/pre-push"
+    async with desk(work, home) as mine:
+        for times in (1, 2):
+            await mine.run(program(work, "open(hooks + 'pre-push', 'w').write('evil')"))
+            assert not hook.exists()
+            assert len(mine.told) == times
+    assert put_back.read_ours(str(home))[str(hook)] == "gone"
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_what_was_put_back_once_does_not_excuse_a_command_later(work: Path) -> None:
+    hook = work / "sub/.git/hooks/pre-push"
+    async with desk(work) as mine:
+        await mine.run(program(work, "open(hooks + 'pre-push', 'w').write('evil')"))
+        hook.write_text("the person's")
+        await mine.run(program(work, "os.unlink(hooks + 'pre-push')"))
+        assert hook.read_text() == "the person's"
+
+
+def test_a_content_that_is_not_known_equals_no_other() -> None:
+    assert put_back.content_of(FileRecord(0o100755, why="it has several names")) == ""
+
+
 @weak_only
 @slow
 @pytest.mark.usefixtures("landlock")
@@ -568,7 +605,9 @@ PLAIN = b"[core]\n\tbare = false\n"
         b'[remote "o"]\n\turl = https://example.com/a.git\n',
         b'[remote "o"]\n\tfetch = +refs/heads/*:refs/remotes/o/*\n',
         b'[remote "o"]\n\turl = git@example.com:a/b.git\n',
+        b'[remote "o"]\n\turl = git@example.com:a/b.git\n'
         b'[branch "main"]\n\tremote = o\n\tmerge = refs/heads/main\n\trebase = true\n',
+        b'[branch "main"]\n\tremote = .\n\tmerge = refs/heads/other\n',
         b"[user]\n\tname = A Person\n\temail = a@example.com\n",
     ],
 )
@@ -585,6 +624,8 @@ def test_plain_settings_of_git(more: bytes) -> None:
         b'[remote "o"]\n\tproxy = x\n',
         b'[remote "o"]\n\tuploadpack = evil\n',
         b'[branch "main"]\n\tremote = ext::evil\n',
+        b'[branch "main"]\n\tremote = folder\n',
+        b'[remote "o"]\n\turl = https://a%0ab@example.com/a.git\n',
         b"[user]\n\tsigningkey = x\n",
         b"[user] name = x\n",
         b"[core]\n\tfsmonitor = evil\n",
@@ -597,3 +638,26 @@ def test_settings_that_may_run_something_go_back(more: bytes) -> None:
     assert not same_but_plain(PLAIN, PLAIN + more)
     text = merged(PLAIN, PLAIN + more)
     assert text in (None, PLAIN)
+
+
+REMOTE = b'[remote "origin"]\n\turl = https://example.com/a.git\n'
+BRANCH = b'[branch "main"]\n\tremote = %s\n\tmerge = refs/heads/main\n'
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (REMOTE + BRANCH % b"origin", REMOTE + BRANCH % b"folder"),
+        (REMOTE + BRANCH % b"origin", b'[remote "origin"]\n' + BRANCH % b"origin"),
+        (REMOTE, b""),
+        (BRANCH % b"up", b""),
+    ],
+)
+def test_a_push_is_not_led_into_a_folder(was: bytes, now: bytes) -> None:
+    """Git takes a remote without an address for a folder, and a push there runs its hooks."""
+    assert not same_but_plain(PLAIN + was, PLAIN + now)
+    assert merged(PLAIN + was, PLAIN + now) is None
+
+
+def test_a_branch_that_is_deleted_takes_its_settings_along() -> None:
+    assert same_but_plain(PLAIN + REMOTE + BRANCH % b"origin", PLAIN + REMOTE)

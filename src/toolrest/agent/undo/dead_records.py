@@ -104,7 +104,7 @@ def _report(folder: str) -> list[object]:
         with open(os.path.join(folder, _REPORT), "rb") as file:
             found: list[object] = json.load(file)
             return found
-    except OSError:
+    except (OSError, ValueError):  # its writer was killed
         return []
 
 

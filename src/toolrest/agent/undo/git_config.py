@@ -7,7 +7,9 @@ line and only in their plainest form; every other line counts as one that may ru
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
+_Plain: TypeAlias = tuple[bytes, bytes]
 _HEADER = re.compile(rb'[ \t]*\[(branch|remote|user)(?: "([A-Za-z0-9_][^"\\\n]*)")?\][ \t]*')
 _OTHER = re.compile(rb"[ \t]*\[.*")
 _LINE = re.compile(rb"[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(.*?)[ \t]*")
@@ -18,7 +20,7 @@ _PLAIN = {
     b"branch.remote": rb"\.|[A-Za-z0-9_][\w.-]*",
     b"branch.merge": rb"refs/[\w./+@-]+",
     b"branch.rebase": rb"true|false|merges|interactive",
-    b"remote.url": rb"(?:https?|ssh|git)://%s%s(?::\d+)?(?:/%s)?|%s%s:(?!//)[\w~/]%s"
+    b"remote.url": rb"(?!.*%%[01])(?:(?:https?|ssh|git)://%s%s(?::\d+)?(?:/%s)?|%s%s:(?!//)[\w~/]%s)"
     % (_WHO, _HOST, _PATH, _WHO, _HOST, _PATH),
     b"remote.fetch": rb"\+?refs/[\w./*+@-]+:refs/[\w./*+@-]+",
     b"user.name": rb'[^"\\#;\x00-\x1f]{1,200}',
@@ -34,20 +36,50 @@ def merged(was: bytes, now: bytes) -> bytes | None:
     """
     if b"\\\n" in was + now:
         return None  # a line that goes on in the next one
-    kept, _ = _split(was)
+    kept, before = _split(was)
     _, plain = _split(now)
+    if not _lead_to_servers(before, plain):
+        return None
     return b"".join(kept) + b"".join(header + b"\n" + line for header, line in plain)
 
 
 def same_but_plain(was: bytes, now: bytes) -> bool:
     """Whether two configs differ in plain settings only."""
-    return b"\\\n" not in was + now and _split(was)[0] == _split(now)[0]
+    if b"\\\n" in was + now:
+        return False
+    (kept, before), (there, plain) = _split(was), _split(now)
+    return kept == there and _lead_to_servers(before, plain)
 
 
-def _split(text: bytes) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+def _lead_to_servers(before: list[_Plain], now: list[_Plain]) -> bool:
+    """Whether every remote that git may come to take is one with an address.
+
+    Any other name is a folder to git, `origin` where none is given; a push into a repository in a
+    folder runs that one's hooks.
+    """
+    addressed, named = _values(now, b"remote", b"url").keys(), _values(now, b"branch", b"remote")
+    was = _values(before, b"branch", b"remote")
+    if not _values(before, b"remote", b"url").keys() <= addressed:
+        return False
+    if not was.keys() <= named.keys() and b"origin" not in addressed:
+        return False
+    return all(value in (b".", was.get(who)) or value in addressed for who, value in named.items())
+
+
+def _values(plain: list[_Plain], section: bytes, key: bytes) -> dict[bytes, bytes]:
+    """The last value of a key in each subsection."""
+    found: dict[bytes, bytes] = {}
+    for header, line in plain:
+        title, setting = _HEADER.fullmatch(header), _LINE.fullmatch(line[:-1])
+        if title and setting and (title[1], setting[1].lower()) == (section, key):
+            found[title[2] or b""] = setting[2]
+    return found
+
+
+def _split(text: bytes) -> tuple[list[bytes], list[_Plain]]:
     """The lines that stay, with their headers, and the plain ones, each with its header."""
     kept: list[bytes] = []
-    plain: list[tuple[bytes, bytes]] = []
+    plain: list[_Plain] = []
     section, header, waiting = b"", b"", b""
     for line in text.splitlines(keepends=True):
         line = line.removesuffix(b"\n") + b"\n"

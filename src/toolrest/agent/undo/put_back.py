@@ -5,6 +5,7 @@ Each name goes back whole or not at all. What is there is kept before anything i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -50,7 +51,7 @@ def put_back(
     result = Result({}, {}, [])
     made = [git for git in watched.pinned if watched.known.get(git) is None]
     for path, (was, now) in found.items():
-        if is_approved(path) or (path in ours and ours[path] == content_of(now)):
+        if is_approved(path) or ours.get(path, "") == content_of(now) != "":
             watched.learn(path)
         elif is_gone_repository(watched, path):
             continue
@@ -160,11 +161,13 @@ def tops(changes: Changes) -> dict[str, Change]:
 
 
 def content_of(record: FileRecord | None) -> str:
-    """A content in a word, to compare by."""
+    """A content in a word, to compare by; empty where it is not known."""
     if record is None:
         return "gone"
     if record.is_link:
         return f"-> {record.ref}"
+    if record.is_file and record.digest is None:
+        return ""
     return f"{record.mode:o} {record.digest or ''}"
 
 
@@ -179,7 +182,8 @@ def write_ours(home: str, contents: Mapping[str, str]) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_size > _OURS_MOST:
                 os.ftruncate(fd, 0)
-            write_all(fd, (json.dumps(dict(contents)) + "\n").encode())
+            # On a line of its own, whatever a writer that was killed has left.
+            write_all(fd, f"\n{json.dumps(dict(contents))}\n".encode())
         finally:
             os.close(fd)
     finally:
@@ -189,12 +193,13 @@ def write_ours(home: str, contents: Mapping[str, str]) -> None:
 def read_ours(home: str) -> dict[str, str]:
     """The last content that code of ours wrote to each path."""
     found: dict[str, str] = {}
-    try:
-        with open(os.path.join(home, "watched", _OURS), "rb") as file:
-            for line in file:
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(home, "watched", _OURS), "rb") as file,
+    ):
+        for line in file:
+            with contextlib.suppress(ValueError, TypeError):  # a writer that was killed
                 found.update(json.loads(line))
-    except (OSError, ValueError):
-        pass
     return found
 
 

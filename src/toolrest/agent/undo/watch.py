@@ -26,6 +26,7 @@ from toolrest.agent.undo.put_back import (
     is_gone_repository,
     live_hooks,
     put_back,
+    read_ours,
     tops,
     write_ours,
 )
@@ -216,6 +217,9 @@ class Watch(Struct, eq=False):
             watched.learn(path)
         if changed:
             watched.save()
+            # What code of ours wrote before that is no longer what should be there.
+            old = read_ours(self.home)
+            write_ours(self.home, {path: "" for path in changed if old.get(path)})
 
     def _mark_living(self, watched: WatchedNames) -> None:
         folder = private_folder(watched.folder)
