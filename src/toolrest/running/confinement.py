@@ -362,6 +362,9 @@ class EnforcementNotes:
             for name, answer in confined.controls.items()
             if answer.level == "none"
         ]
+        network = confined.controls.get("network")
+        if network is not None and network.level == "partial":
+            found.append(f"the {confined.backend} sandbox: {network.note}")
         if self._limits:
             own = confined.backend in OWN_LIMITS
             found += () if own else self._limits.unmet(taken)
