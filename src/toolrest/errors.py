@@ -119,6 +119,8 @@ class ToolCallError(ToolrestError):
     """A tool call failed. `message` is what the model reads."""
 
     kind: FailureKind = "execution_failed"
+    setting: str = ""
+    """The setting that denied the call in a person's place."""
 
     def __init__(
         self, message: str, *, kind: FailureKind | None = None, fields: tuple[str, ...] = ()

@@ -109,7 +109,8 @@ class ToolCallDecision(Event, kw_only=True):
     verdict: Answer
     rule: str
     risk: str
-    source: Literal["policy", "user", "config", "hook"] = "policy"
+    source: str = "policy"
+    """`policy`, `user`, `hook`, or the setting that answered in a person's place."""
     reason: str = ""
     keys: tuple[str, ...] = ()
     sandbox: str = "none"
