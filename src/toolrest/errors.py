@@ -160,13 +160,17 @@ class SandboxDenied(ToolCallError):
     """The OS sandbox blocked what the call tried to do.
 
     `output` is what the model reads unless the call is approved to run outside; the gate asks.
+    `subjects` are the paths and hosts that were refused, as far as they are known.
     """
 
     kind: FailureKind = "sandbox_denied"
 
-    def __init__(self, message: str, output: object = None) -> None:
+    def __init__(
+        self, message: str, output: object = None, subjects: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         super().__init__(message)
         self.output = output
+        self.subjects = subjects
 
 
 class Timeout(ToolCallError):

@@ -101,7 +101,11 @@ def session_lines(config: Config) -> Iterator[str]:
             yield f"{key} = {row.text}  ({row.source})"
     listed = security.allowed_network_domains
     hosts = ", ".join(listed or ())
-    network = {"on": "everything", "off": "nothing", "allowlist": f"only {hosts}"}
+    network = {
+        "on": "everything",
+        "off": "nothing",
+        "allowlist": f"only {hosts}" if hosts else "nothing",
+    }
     ceiling = " (tool_security.allowed_network_domains binds tools and MCP servers, too)"
     yield f"commands reach {network[network_of(settings)]}{ceiling * (listed is not None)}"
     most = security.max_shell_commands_per_session

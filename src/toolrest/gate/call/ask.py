@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
-from toolrest.errors import ToolCallError
+from toolrest.errors import SandboxDenied, ToolCallError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
 from toolrest.gate.call.report import emit_decision
 from toolrest.gate.decision.decide import Decision
@@ -53,13 +53,15 @@ async def ask(
     return review
 
 
-async def may_leave(walk: Walk, call: ToolCall) -> bool:
+async def may_leave(walk: Walk, call: ToolCall, denied: SandboxDenied) -> bool:
     """Whether a call that the sandbox has blocked may be retried outside; a denial is raised.
 
     A one-off approval of this call covers the retry where its prompt said so; an earlier approval
     of such a retry does where it was given for the session. Other grants do not.
     """
-    if not _may_retry(walk.session, call):
+    if call.approved and call.tool.may_escalate and call.covers_outside(denied.subjects):
+        return True
+    if not _may_retry(walk.session, call) or _is_listed_off(walk.session, denied):
         return False
     if call.approved and call.tool.skips_second_question:
         return True
@@ -71,6 +73,12 @@ async def may_leave(walk: Walk, call: ToolCall) -> bool:
         return True
     await ask(walk, call, question, retry=True)
     return True
+
+
+def _is_listed_off(session: Session, denied: SandboxDenied) -> bool:
+    """Whether a host was refused by the list of the settings, which nobody is asked about."""
+    listed = session.settings.tool_security.allowed_network_domains
+    return listed is not None and any(what == "network" for what, _ in denied.subjects)
 
 
 def _may_retry(session: Session, call: ToolCall) -> bool:

@@ -48,7 +48,7 @@ async def _run(walk: Walk, call: ToolCall) -> ToolOutput:
         from toolrest.gate.call.ask import may_leave
 
         try:
-            if call.ctx.outside or not await may_leave(walk, call):
+            if call.ctx.outside or not await may_leave(walk, call, denied):
                 return _denied(denied)
         except Rejected as rejected:
             return _denied(denied, rejected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from toolrest.policy.launch import (
 from toolrest.policy.modes import Row
 from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.command import judge
-from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
+from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, named_outside, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 _MOST_ENTRIES = 10_000
+_OWN_CODE = ("exit", "return", "false", "kill")
+"""Commands that end a line with a code of its author's choice."""
+_ANSWERS = ("grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "[[", "expr", "pgrep")
+"""Programs whose exit code 1 is an answer, no failure."""
 
 
 class CommandCall(ToolCall):
@@ -61,6 +65,8 @@ class CommandCall(ToolCall):
     """The judgement of each part of the line."""
     asked_files: RunFiles = ()
     """The files that an approval is tied to besides the program: scripts of the line."""
+    named: tuple[tuple[str, ...], ...] = ((), ())
+    """The paths and hosts that the question said are reached outside the sandbox."""
     programs: Programs | None = None
     """The programs of the line as they were judged and shown, where it may leave the sandbox."""
 
@@ -260,14 +266,20 @@ class CommandCall(ToolCall):
         justified = self.args.justification if setting.escalated else None
         words = justified or required.reason or required.detail or "it asks to run"
         where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+        tries_inside = not leaves and self._announces(setting)
+        if tries_inside:
+            unsaid = [name for name in chain(*self.named) if name not in words]
+            reached = f"; it reaches {', '.join(unsaid)}" if unsaid else ""
+            where = f"{reached}; for that it runs outside the sandbox"
         programs = self._record()
-        where += programs.words() if leaves else ""
+        where += programs.words() if leaves or tries_inside else ""
         unknown = leaves and bool(programs.unknown)
         question = Decision(
             Answer.ASK,
             f"command.{_row(found)}",
             words + where,
-            leaves=leaves,
+            leaves=leaves or tries_inside,
+            tries_inside=tries_inside,
             what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
             prefix=() if unknown else _lasting(found, required.amendment or ()),
             keys=(),
@@ -298,6 +310,29 @@ class CommandCall(ToolCall):
         # What is offered must be what lets the same line through next time, or it is not offered.
         offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
         return replace(question, keys=keys if allowed(offered) else ())
+
+    def _announces(self, setting: Setting) -> bool:
+        """Whether an approval lets what the line names happen outside; `named` is that."""
+        ctx, verdict = self.ctx, self.verdict
+        self.named = named_outside(verdict, setting) if self.launch.confined else ((), ())
+        if closed(verdict, ctx, confined=False) or any(map(self._is_kept, verdict.writes)):
+            self.named = ((), ())
+        return any(self.named)
+
+    def _is_kept(self, path: str) -> bool:
+        """Whether a path is hidden or protected: no announcement covers it."""
+        files = self.ctx.files
+        return bool(files.hidden_rule(path) or files.protected_rule(path, command=True))
+
+    def covers_outside(self, subjects: Sequence[tuple[str, str]]) -> bool:
+        """Whether all that was blocked is what the question named."""
+        writes, hosts = self.named
+        return bool(subjects) and all(
+            subject.rpartition(":")[0] in hosts or (bool(hosts) and not subject)
+            if what == "network"
+            else not self._is_kept(subject) and any(inside(subject, path) for path in writes)
+            for what, subject in subjects
+        )
 
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
         """The key of exactly this command here; none if a tool could have written its program."""
@@ -362,7 +397,15 @@ class CommandCall(ToolCall):
         runner.compare(launch)
         refuse_changed(self.asked_files)
         runner.count()
+        launch = replace(launch, no_proof=self._no_proof())
         return replace(launch, env={**launch.env, **more}) if more else launch
+
+    def _no_proof(self) -> range:
+        """The exit codes that are not a program's failure, by the last command of the line."""
+        last = self.verdict.segments[-1].program if self.verdict.segments else ""
+        if last in _OWN_CODE:
+            return range(1, 256)
+        return range(1, 2) if last in _ANSWERS else range(0)
 
 
 def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:
