@@ -196,12 +196,7 @@ class CommandCall(ToolCall):
         refused = closed(self.verdict, ctx, confined=launch.confined and not launch.escalated)
         if refused is not None:
             return refused
-        setting = Setting(
-            ctx.session.approval_policy,
-            ctx.files.mode,
-            network=launch.network != "off",
-            permissions="require_escalated" if launch.escalated else "use_default",
-        )
+        setting = self._setting()
         if ctx.session.known.rules.by_program:
             self._executables().mark_planted(self.verdict.segments)
         found = self._outcome(setting, prefix_rule=self.args.prefix_rule)
@@ -225,6 +220,15 @@ class CommandCall(ToolCall):
                 self._record()
             return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
         return self._asked(found, setting)
+
+    def _setting(self) -> Setting:
+        launch, ctx = self.launch, self.ctx
+        return Setting(
+            ctx.session.approval_policy,
+            ctx.files.mode,
+            network=launch.network != "off",
+            permissions="require_escalated" if launch.escalated else "use_default",
+        )
 
     def _outcome(
         self,
@@ -306,10 +310,18 @@ class CommandCall(ToolCall):
             return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
         if suspect or unknown:
             return question  # it may be another one next time, or have another content
+        return replace(question, keys=self._grantable(found, setting, how))
+
+    def _grantable(self, found: Outcome, setting: Setting, how: RunsHow) -> tuple[GrantKey, ...]:
+        """The keys that let the same line through next time; none where they would not."""
+        ctx = self.ctx
         keys = command_keys(found, how, workspace=ctx.workspace)
-        # What is offered must be what lets the same line through next time, or it is not offered.
-        offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
-        return replace(question, keys=keys if allowed(offered) else ())
+
+        def covers(need: GrantKey, cwds: Sequence[str]) -> bool:
+            return any(key.covers(need, tuple(map(ctx.files.canonical, cwds))) for key in keys)
+
+        again = self._outcome(setting, granted=granted_by(covers, how))
+        return keys if again.answer == Answer.ALLOW else ()
 
     def _announces(self, setting: Setting) -> bool:
         """Whether an approval lets what the line names happen outside; `named` is that."""
@@ -335,7 +347,7 @@ class CommandCall(ToolCall):
         )
 
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
-        """The key of exactly this command here; none if a tool could have written its program."""
+        """Those of a question outside; none if a tool could have written one of its programs."""
         launch = self.launch
         worst = self.verdict.worst
         grave = worst is not None and worst.kind >= CommandClass.DANGEROUS
@@ -343,9 +355,10 @@ class CommandCall(ToolCall):
             return ()
         if self.effects.critical is not None or grave:
             return ()
-        program = "" if launch.program is None else launch.program.path
-        root = self.ctx.files.canonical(launch.cwd)
-        return (GrantKey("run", launch.argv, root, exact=True, outside=True, program=program),)
+        setting = replace(self._setting(), permissions="require_escalated")
+        shell = launch.argv[0] if isinstance(launch.judged, str) else ""
+        how = RunsHow(True, self._executables().path, shell)
+        return self._grantable(self._outcome(setting), setting, how)
 
     # Ask
 
