@@ -1,6 +1,7 @@
 """Mutants: changes of the source that must not pass, and the test that then fails.
 
-One for each row of the mission, and lines chosen by risk: policy, sandbox, process, proxy, approval.
+One for each row of the mission, and lines chosen by risk: policy, sandbox, process, proxy,
+approval.
 
 `make mutants` copies the project, makes one change after the other in the copy and runs the row's
 test there. A test that stays green has not held its row. Options: names of rows (`M-3 M-19`).

@@ -126,6 +126,8 @@ class ToolCallError(ToolrestError):
     """A tool call failed. `message` is what the model reads; `said`, people where it differs."""
 
     kind: FailureKind = "execution_failed"
+    setting: str = ""
+    """The setting that denied the call in a person's place."""
 
     def __init__(
         self,
@@ -171,13 +173,17 @@ class SandboxDenied(ToolCallError):
     """The OS sandbox blocked what the call tried to do.
 
     `output` is what the model reads unless the call is approved to run outside; the gate asks.
+    `subjects` are the paths and hosts that were refused, as far as they are known.
     """
 
     kind: FailureKind = "sandbox_denied"
 
-    def __init__(self, message: str, output: object = None) -> None:
+    def __init__(
+        self, message: str, output: object = None, subjects: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         super().__init__(message)
         self.output = output
+        self.subjects = subjects
 
 
 class Timeout(ToolCallError):

@@ -725,7 +725,7 @@ async def test_a_session_grant_does_not_reach_the_second_try(tmp_path: Path) -> 
         for _ in range(2):
             output = await rest.call("exec_command", line)
             assert output.failure is not None
-            assert output.failure.kind == "sandbox_denied"
+            assert output.failure.kind == "approval_denied"
     assert [request.retry_reason is None for request in asked] == [True, False, False]
     assert not target.exists()
 

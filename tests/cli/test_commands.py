@@ -211,6 +211,10 @@ def test_audit_show_and_verify_and_an_edit_is_found(run: Run, toolrest_home: Pat
     done = run("audit", "verify")
     assert done.returncode == 1
     assert "Line 2 was edited" in done.stdout
+    log.unlink()
+    done = run("audit", "verify")
+    assert done.returncode == 1
+    assert f"{log}: The log is gone: its head file {log}.head remembers" in done.stdout
 
 
 def test_own_tools_from_the_home_folder(run: Run, toolrest_home: Path) -> None:

@@ -164,6 +164,13 @@ async def test_the_network_of_a_server(open_rest: Open, fake_server: Fake) -> No
             assert (await rest.call("off/net", port)).failed
             assert (await rest.call("some/net", port)).failed
             assert (await rest.call("some/echo", {"text": "alive"})).text == "alive"
+        # The session's own list is a ceiling for every server.
+        for listed in ([], ["other.example"], ["good.example"]):
+            settings = {"tool_security.allowed_network_domains": listed}
+            async with open_rest(rows, settings=settings) as rest:
+                await rest.wait_for_mcp()
+                assert (await rest.call("on/net", port)).failed
+                assert (await rest.call("on/echo", {"text": "alive"})).text == "alive"
     finally:
         listener.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from toolrest.sandbox.backends.launcher import disturbed, launcher_problem
 from toolrest.sandbox.denial import (
     Denial,
-    blocked_words,
+    find_blocked,
     find_denials,
     likely_denied,
 )
@@ -88,6 +89,11 @@ PLAIN = [
 ]
 
 
+def blocked_words(*given: Any) -> str | None:
+    found = find_blocked(*given)
+    return None if found is None else found.words
+
+
 def filled(text: str, policy: SandboxPolicy) -> str:
     home = str(Path(policy.workspace).parent / "home")
     return text.replace("{home}", home).replace("{ws}", policy.workspace)
@@ -112,8 +118,50 @@ def test_plain_failures_are_not_denials(policy: SandboxPolicy, line: str) -> Non
 
 def test_an_exit_code_of_0_is_no_failure_but_denials_can_be_read(policy: SandboxPolicy) -> None:
     text = "touch: cannot touch '/usr/x': Read-only file system"
-    assert blocked_words("", text, 0, "bubblewrap", policy, "/") is None
-    assert find_denials(text, policy, "/") == (Denial("write", "/usr/x"),)
+    found = find_blocked("", text, 0, "bubblewrap", policy, "/")
+    assert found is not None
+    assert not found.shown
+    assert found.words == "by its output, the sandbox (bubblewrap) blocked writing to /usr/x"
+    assert found.denials == find_denials(text, policy, "/") == (Denial("write", "/usr/x"),)
+
+
+def test_a_code_that_proves_nothing_leaves_only_the_words(policy: SandboxPolicy) -> None:
+    text = "touch: cannot touch '/usr/x': Read-only file system"
+    found = find_blocked("", text, 1, "bubblewrap", policy, "/", proves=False)
+    assert found is not None
+    assert not found.shown
+    found = find_blocked("", text, 1, "bubblewrap", policy, "/", ["a.test:443"], proves=False)
+    assert found is not None
+    assert found.shown
+
+
+def test_below_a_private_folder_it_counts_what_the_host_has(tmp_path: Path) -> None:
+    base = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir="/tmp"))
+    try:
+        (base / "ws").mkdir()
+        (base / "there").write_text("x")
+        policy = SandboxPolicy.build(str(base / "ws"), str(tmp_path / "s"))
+        said = "cat: {}: No such file or directory"
+        for path, wanted in (
+            (f"{base}/there", (Denial("read", f"{base}/there"),)),
+            (f"{base}/new", (Denial("write", f"{base}/new"),)),
+            (f"{base}/no/folder", ()),
+            (f"{base}/ws/missing", ()),
+            ("/tmp/never-there", ()),
+            ("/usr/never-there", ()),
+        ):
+            assert find_denials(said.format(path), policy, "/") == wanted
+            assert find_denials(said.format(path), policy, "/", backend="landlock") == ()
+    finally:
+        shutil.rmtree(base)
+
+
+def test_below_a_hidden_folder_the_name_alone_decides(policy: SandboxPolicy) -> None:
+    (place,) = [place for place in policy.hidden if os.path.isdir(place)]
+    Path(place, "there").touch()
+    for name in ("there", "missing", "no/folder"):
+        line = f"cat: {place}/{name}: No such file or directory"
+        assert find_denials(line, policy, "/") == (Denial("read", f"{place}/{name}"),)
 
 
 def test_a_killed_system_call(policy: SandboxPolicy) -> None:

@@ -11,6 +11,7 @@ from tests.wire.conftest import user
 
 from toolrest import tool
 from toolrest.config.schema.families import ModelWire
+from toolrest.secret import SafeUrl
 from toolrest.testing import Call, Freeform, Reply, ScriptedServer
 from toolrest.testing.checks import problems
 from toolrest.wire.model import ModelRequest
@@ -69,7 +70,7 @@ def test_names_of_older_sessions_are_made_legal_too() -> None:
         {"type": "function_call", "name": "a/b", "arguments": "{}", "call_id": "c"},
         {"type": "custom_tool_call", "name": "a.b", "input": "x", "call_id": "d"},
     ]
-    provider = Provider("p", "http://127.0.0.1:1", "responses")
+    provider = Provider("p", SafeUrl("http://127.0.0.1:1"), "responses")
     body = json.loads(client_for(provider, "m").body(ModelRequest("m", items)))
     assert names("responses", body) == ["a_b", "a_b"]
     assert list(problems("responses", body)) == []

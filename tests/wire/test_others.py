@@ -63,7 +63,7 @@ def items_of(*events: Any, place: str = "") -> list[dict[str, Any]]:
 
 
 def model(place: str, wire: ModelWire = "chat", **more: Any) -> HttpModel:
-    return client_for(Provider(place, f"https://{place}.example/v1", wire, **more), "m")
+    return client_for(Provider(place, SafeUrl(f"https://{place}.example/v1"), wire, **more), "m")
 
 
 def messages(at: HttpModel, items: list[Any]) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_no_other_server_gets_it(wire: ModelWire) -> None:
     items = items_of(*GEMINI, place=place_of(here))
     assert SIGNATURE in json.dumps(messages(here, items))
     assert SIGNATURE not in json.dumps(messages(model("there", wire), items))
-    moved = client_for(Provider("here", "https://elsewhere.example/v1", "chat"), "m")
+    moved = client_for(Provider("here", SafeUrl("https://elsewhere.example/v1"), "chat"), "m")
     assert SIGNATURE not in json.dumps(messages(moved, items))
 
 
@@ -296,7 +296,7 @@ def answered(items: list[Any]) -> list[Any]:
     [
         lambda: model("openai", "responses"),
         lambda: model("openai", profile=OPENAI),
-        lambda: client_for(Provider("o", "https://api.openai.com/v1", "chat"), "m"),
+        lambda: client_for(Provider("o", SafeUrl("https://api.openai.com/v1"), "chat"), "m"),
         lambda: model("anthropic", "anthropic"),
     ],
     ids=["Responses", "profile", "address", "Anthropic"],

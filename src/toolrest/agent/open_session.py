@@ -102,7 +102,8 @@ def open_with(
 ) -> Conversation[Output]:
     """A session with the tools that `make_rest` makes for its id, and this model.
 
-    `make_model` makes the models of sub-agents; without it there are none.
+    `make_model` makes the models of sub-agents; without it there are none. A model that the
+    session does not own is theirs, too.
     """
     begins = Resumed(resume, holds=not ephemeral) if resume else New(source)
     journal: SessionJournal = NoJournal()
@@ -121,7 +122,9 @@ def open_with(
             opening=opening(rest),
             instructions=begins.instructions(rest.config) if instructions is None else instructions,
             hooks=agent_hooks(rest, resumed=resume is not None),
-            agents=delegate(rest, make_model, environ=environ) if make_model else None,
+            agents=delegate(rest, make_model, environ=environ, shared=None if owns_model else model)
+            if make_model
+            else None,
             owns_model=owns_model,
             holds_calls=holds_calls,
             shares=shares,

@@ -110,7 +110,8 @@ class ToolCallDecision(Event, kw_only=True):
     verdict: Answer
     rule: str
     risk: str
-    source: Literal["policy", "user", "config", "hook"] = "policy"
+    source: str = "policy"
+    """`policy`, `user`, `hook`, or the setting that answered in a person's place."""
     reason: str = ""
     said: str = ""
     """The reason in the words for people, where theirs are others."""

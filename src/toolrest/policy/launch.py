@@ -83,6 +83,8 @@ class Launch(Struct, frozen=True):
     """Folders whose programs come with a project or may have been written by a tool."""
     approved: tuple[str, ...] = ()
     """Protected names that an approved question named: what is written there stays."""
+    no_proof: range = range(0)
+    """Exit codes that do not say that a program of the line failed."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={self.argv!r}, cwd={self.cwd!r})"  # without `env`: it has secrets

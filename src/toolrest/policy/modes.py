@@ -98,7 +98,11 @@ def _cell(what: Row, mode: Mode) -> str:
 
 
 def network_of(settings: Settings) -> Literal["on", "allowlist", "off"]:
-    """The network that commands may reach: all, the listed hosts, or none."""
-    if settings.sandbox_workspace_write.network_access:
-        return "on"
-    return "allowlist" if settings.tool_security.allowed_network_domains else "off"
+    """The network that commands may reach: all, the listed hosts, or none.
+
+    A list that is set is a ceiling, whatever `network_access` says, even when it is empty: what
+    it lacks is refused, and not asked about.
+    """
+    if settings.tool_security.allowed_network_domains is not None:
+        return "allowlist"
+    return "on" if settings.sandbox_workspace_write.network_access else "off"

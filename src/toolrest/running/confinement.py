@@ -25,7 +25,7 @@ from toolrest.sandbox.backends.engine import Controls
 from toolrest.sandbox.backends.launcher import disturbed
 from toolrest.sandbox.backends.probe import Probe
 from toolrest.sandbox.confine import OWN_FILES, Backend, Confined, SessionSandbox
-from toolrest.sandbox.denial import blocked_words
+from toolrest.sandbox.denial import Denied, find_blocked
 from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 from toolrest.sandbox.vm.options import VmOptions
@@ -370,14 +370,22 @@ class Enclosure:
         self.unavailable = None
 
     def blocked(
-        self, backend: str, cwd: str, code: int, stdout: str, stderr: str, refused: Refused
-    ) -> str | None:
-        """A message for the model when the sandbox caused a failure, else None."""
+        self,
+        backend: str,
+        cwd: str,
+        code: int,
+        stdout: str,
+        stderr: str,
+        refused: Refused,
+        *,
+        proves: bool,
+    ) -> Denied | None:
+        """What the sandbox blocked, if that is known; `proves`: its exit code is a program's."""
         if backend in ("none", "external"):
             return None
         policy = self.sandbox.policy
         hosts = refused.by_this_command(f"{stdout}\n{stderr}")
-        return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
+        return find_blocked(stdout, stderr, code, backend, policy, cwd, hosts, proves=proves)
 
     async def aclose(self) -> None:
         """End what the sandbox kept between commands, and close the network proxy."""
@@ -407,6 +415,9 @@ class EnforcementNotes:
             for name, answer in confined.controls.items()
             if answer.level == "none"
         ]
+        network = confined.controls.get("network")
+        if network is not None and network.level == "partial":
+            found.append(f"the {confined.backend} sandbox: {network.note}")
         if self._limits:
             own = confined.backend in OWN_LIMITS
             found += () if own else self._limits.unmet(taken)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolrest.process.command import Command
 from toolrest.process.run import RunResult
 from toolrest.process.sessions.table import ExecResult
+from toolrest.sandbox.denial import Denied
 
 R = TypeVar("R", RunResult, ExecResult)
 
@@ -20,8 +21,8 @@ class RunOutcome(Struct):
     result: RunResult
     backend: str
     withheld: tuple[str, ...]
-    blocked: str | None = None
-    """What the sandbox denied, as a sentence."""
+    blocked: Denied | None = None
+    """What the sandbox denied."""
     gaps: tuple[str, ...] = ()
     """Notes on what is not enforced here that no earlier result carried."""
     disturbed: bool = False
@@ -34,7 +35,7 @@ class ExecOutcome(Struct):
     result: ExecResult
     backend: str
     withheld: tuple[str, ...] = ()
-    blocked: str | None = None
+    blocked: Denied | None = None
     gaps: tuple[str, ...] = ()
     disturbed: bool = False
 

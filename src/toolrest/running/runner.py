@@ -91,7 +91,7 @@ class Runner:
         self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=self.suspects)
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
-        self._sessions: dict[int, tuple[str, str, Refused]] = {}
+        self._sessions: dict[int, tuple[str, Launch, Refused]] = {}
         self._folder = WorkingFolder(files)
         self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
 
@@ -247,7 +247,9 @@ class Runner:
     ) -> RunOutcome:
         """Run a launch record to its end or its time limit, which kills the whole tree."""
         command = Command(launch.start, launch.cwd, launch.env, approved=launch.approved)
-        return await self._run(command, launch.withheld, seconds, outside, on_delta)
+        return await self._run(
+            command, launch.withheld, seconds, outside, on_delta, launch.no_proof
+        )
 
     async def _prepare(self, shell: Shell, launch: Launch, outside: bool) -> LoginStart:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
@@ -264,10 +266,11 @@ class Runner:
         seconds: float | None,
         outside: bool,
         on_delta: OnDelta | None,
+        no_proof: range = range(0),
     ) -> RunOutcome:
         async def attempt(reports: HeldReports) -> RunOutcome:
             report, reports.has_begun = reports.hold(on_delta), True  # its caller reports the end
-            return await self._run_once(command, withheld, seconds, outside, report)
+            return await self._run_once(command, withheld, seconds, outside, report, no_proof)
 
         with self.enclosure.refusing():
             return await repeated(attempt)
@@ -279,6 +282,7 @@ class Runner:
         seconds: float | None,
         outside: bool,
         on_delta: OnDelta | None,
+        no_proof: range,
     ) -> RunOutcome:
         confined = await self._confined(command, outside)
         disturbed = False
@@ -295,10 +299,13 @@ class Runner:
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         if disturbed:
             return RunOutcome(result, confined.backend, withheld, None, (DISTURBED,), True)
-        blocked = None
-        if result.exit_code and not result.timed_out:
+        blocked, code = None, result.exit_code
+        if code is not None and not result.timed_out:
             said = (result.stdout, result.stderr, confined.refused)
-            blocked = self.enclosure.blocked(confined.backend, command.cwd, result.exit_code, *said)
+            proves = code not in no_proof
+            blocked = self.enclosure.blocked(
+                confined.backend, command.cwd, code, *said, proves=proves
+            )
         gaps = self._notes.unreported(confined, self._owner.limits)
         return RunOutcome(result, confined.backend, withheld, blocked, gaps)
 
@@ -371,21 +378,23 @@ class Runner:
         if result.state == "failed_to_start":
             self._stops.release_soon(confined)
         if result.session_id is not None:
-            self._sessions[result.session_id] = (confined.backend, cwd, confined.refused)
+            self._sessions[result.session_id] = (confined.backend, launch, confined.refused)
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         if disturbed:
             return ExecOutcome(result, confined.backend, launch.withheld, None, (DISTURBED,), True)
-        done = self._executed(result, confined.backend, cwd, confined.refused)
+        done = self._executed(result, confined.backend, launch, confined.refused)
         done.withheld = launch.withheld
         done.gaps = self._notes.unreported(confined, self._owner.limits)
         return done
 
     def _executed(
-        self, result: ExecResult, backend: str, cwd: str, refused: Refused
+        self, result: ExecResult, backend: str, launch: Launch, refused: Refused
     ) -> ExecOutcome:
         blocked, code = None, result.exit_code
-        if code:
-            blocked = self.enclosure.blocked(backend, cwd, code, "", result.text, refused)
+        if code is not None:
+            proves = code not in launch.no_proof
+            said = ("", result.text, refused)
+            blocked = self.enclosure.blocked(backend, launch.cwd, code, *said, proves=proves)
         return ExecOutcome(result, backend, blocked=blocked)
 
     def left_sandbox(self, session_id: int) -> bool:
@@ -402,12 +411,12 @@ class Runner:
         on_delta: Callable[[str], None] | None = None,
     ) -> ExecOutcome:
         """Type into a command that still runs, or poll it."""
-        unknown = ("none", self.files.cwd, Refused())
-        backend, cwd, refused = self._sessions.get(session_id, unknown)
+        unknown = ("none", Launch((), self.files.cwd, {}), Refused())
+        backend, launch, refused = self._sessions.get(session_id, unknown)
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
         if result.session_id is None:
             self._sessions.pop(session_id, None)
-        return self._executed(result, backend, cwd, refused)
+        return self._executed(result, backend, launch, refused)
 
     async def attached(self, argv: tuple[str, ...]) -> int:
         """Run a program on this process's own input and output; its exit code, or 128 + n."""

@@ -178,6 +178,8 @@ class SessionSandbox:
         for probe, engine in self._candidates():
             self.tried.append(probe)
             if engine is not None and not unmet(probe.controls, self.policy.require):
+                if engine.name == "landlock":
+                    self.policy = self.policy.without_list()
                 return probe, engine
         raise self._nothing_works()
 

@@ -42,6 +42,10 @@ _NO_NETWORK = (
     "failed to lookup address information",
     "dns error",
 )
+_MISSING = "no such file or directory"
+"""The error of a path below a folder that the sandbox has replaced by one of its own."""
+_SIGNS = (*_REFUSALS, _HELD, *_NO_NETWORK, _MISSING)
+OWN_TMP = ("/tmp", "/var/tmp")  # noqa: S108
 _CANNOT_RUN = 126
 _NEVER = (2, _CANNOT_RUN, 127)
 _SIGSYS = 128 + 31
@@ -57,6 +61,20 @@ class Denial(Struct, frozen=True):
 
     op: Op
     subject: str = ""
+
+
+class Denied(Struct, frozen=True):
+    """What a sandbox has blocked, in words for a model and one by one."""
+
+    words: str
+    denials: tuple[Denial, ...] = ()
+    shown: bool = True
+    """Whether an exit code or the proxy shows that it failed; else only its output says so."""
+
+    @property
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """Operation and subject of each denial."""
+        return tuple((denial.op, denial.subject) for denial in self.denials)
 
 
 def likely_denied(code: int, *outputs: str) -> bool:
@@ -78,6 +96,9 @@ def find_denials(
     that is a plain failure.
     """
     found: dict[Denial, None] = {}
+    low = text.lower()
+    if not any(sign in low for sign in _SIGNS):
+        return ()
     for line in text.splitlines()[:_MOST_LINES]:
         denial = _judge(line, policy, cwd, backend)
         if denial is not None and not (code == _CANNOT_RUN and _is_no_program(denial.subject)):
@@ -85,7 +106,7 @@ def find_denials(
     return tuple(found)
 
 
-def blocked_words(
+def find_blocked(
     stdout: str,
     stderr: str,
     code: int,
@@ -93,22 +114,26 @@ def blocked_words(
     policy: SandboxPolicy | None = None,
     cwd: str = "/",
     hosts: Iterable[str] = (),
-) -> str | None:
-    """A message: what the sandbox blocked; None for a plain failure.
+    *,
+    proves: bool = True,
+) -> Denied | None:
+    """What the sandbox blocked; None for a plain failure.
 
-    `hosts` are those that the network proxy turned away while the command ran.
+    `hosts` are those that the network proxy turned away while the command ran. `proves` is False
+    where the exit code says nothing of a program that failed. An output is data, so what it alone
+    says is told as that.
     """
-    refused = tuple(Denial("network", host) for host in hosts)
-    if code == 0:
-        return None
+    refused = tuple(Denial("network", host) for host in hosts) if code else ()
+    shown = bool(code) and (proves or bool(refused) or code == _SIGSYS)
     if policy is not None:
         refused += find_denials(f"{stdout}\n{stderr}", policy, cwd, backend=backend, code=code)
     if code == _SIGSYS and not refused:
         refused = (Denial("call"),)
     if refused:
-        return sentence(refused, backend) + _elsewhere(refused, policy)
+        words = sentence(refused, backend) + _elsewhere(refused, policy)
+        return Denied(words if shown else f"by its output, {words}", refused, shown)
     if policy is None and likely_denied(code, stdout, stderr):
-        return f"the sandbox ({backend}) probably blocked this"
+        return Denied(f"the sandbox ({backend}) probably blocked this")
     return None
 
 
@@ -154,9 +179,12 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
         path = os.path.normpath(os.path.join(cwd, made[1]))
         refused = os.path.isdir(os.path.dirname(path)) and not os.path.lexists(path)
         return Denial("write", path) if refused and _is_outside(path, policy, backend) else None
-    refusal = next((text for text in (*_REFUSALS, _HELD) if text in low), None)
+    refusal = next((text for text in (*_REFUSALS, _HELD, _MISSING) if text in low), None)
     if refusal is None:
         return None
+    if refusal == _MISSING:
+        found = (_covered(path, policy, backend) for path in _paths(line, cwd, low.index(refusal)))
+        return next(filter(None, found), None)
     paths = list(_paths(line, cwd, low.index(refusal)))
     for path in paths:
         op = _guarded(path, policy, refusal, backend)
@@ -165,6 +193,28 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
     if refusal == "operation not permitted" and not any(map(os.path.lexists, paths)):
         return Denial("call")
     return None
+
+
+def _covered(path: str, policy: SandboxPolicy, backend: str) -> Denial | None:
+    """The denial of a path that is not there for a command, as the sandbox covers a folder of it.
+
+    Below a hidden folder the name alone decides: whether the path is there is not told. Below a
+    folder for temporary files that is the sandbox's own it counts that the host has the path.
+    """
+    if backend not in ("bubblewrap", "gvisor"):
+        return None
+    real = os.path.realpath(path)
+    if any(inside(real, place) for place in policy.exceptions):
+        return None
+    if any(inside(real, place) for place in policy.hidden):
+        return Denial("read", path)
+    if policy.shown_root(real) is not None or not _private_tmp(real, policy, backend):
+        return None
+    if os.path.lexists(real):
+        return Denial("read", path)
+    folder = os.path.dirname(real)
+    there = folder not in OWN_TMP and os.path.isdir(folder)
+    return Denial("write", path) if there else None
 
 
 def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op | None:
@@ -223,7 +273,7 @@ def _private_tmp(path: str, policy: SandboxPolicy, backend: str) -> bool:
     """
     if policy.tmp != "private" or backend == "landlock":
         return False
-    return inside(path, "/tmp") or inside(path, "/var/tmp")  # noqa: S108
+    return any(inside(path, folder) for folder in OWN_TMP)
 
 
 def _protected(path: str, policy: SandboxPolicy) -> bool:

@@ -45,7 +45,7 @@ def container_findings(
     policy: SandboxPolicy, registry: str, options: ContainerOptions
 ) -> Iterator[Finding]:
     """Containers, as far as an engine answers and has the image."""
-    policy = _without_allow_list(policy)
+    policy = policy.without_list()  # there is no proxy yet, and these enforce a list with one
     for name in ENGINES if options.engine is None else (options.engine,):
         probe, engine = probe_container(policy, replace(options, engine=name, pull=False), registry)
         if engine is not None:
@@ -62,7 +62,7 @@ def chroot_finding(policy: SandboxPolicy, registry: str, rootfs: str | None) -> 
     if rootfs is None or not programs:
         lacking = "bubblewrap" if rootfs else "sandbox.rootfs, a folder with a root file system"
         return Finding("chroot", False, f"needs {lacking}")
-    policy = _without_allow_list(policy)
+    policy = policy.without_list()  # there is no proxy yet, and these enforce a list with one
     try:
         probe, _ = probe_bubblewrap(policy, programs[0], registry, overlays=False, rootfs=rootfs)
     except (SandboxUnavailable, ConfigError) as error:
@@ -76,13 +76,8 @@ def gvisor_finding(policy: SandboxPolicy, registry: str) -> Finding:
     if not programs:
         return Finding("gvisor", False, "needs bubblewrap, which is not installed")
     try:
-        probe, _ = probe_gvisor(_without_allow_list(policy), programs[0], registry)
+        probe, _ = probe_gvisor(policy.without_list(), programs[0], registry)
     except SandboxUnavailable as error:
         return Finding("gvisor", False, str(error))
     rows = HARD_LINK | gvisor.OPEN
     return Finding("gvisor", probe.works, probe.detail, probe.controls, rows, gvisor.BROKEN)
-
-
-def _without_allow_list(policy: SandboxPolicy) -> SandboxPolicy:
-    """The policy for a probe: there is no proxy yet, and these enforce a list with one."""
-    return replace(policy, network="off") if policy.network == "allowlist" else policy

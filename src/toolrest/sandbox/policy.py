@@ -164,6 +164,10 @@ class SandboxPolicy(Struct, frozen=True):
         """False when the user's settings let commands run unconfined."""
         return self.mode in ("read-only", "workspace-write")
 
+    def without_list(self) -> SandboxPolicy:
+        """The same policy; no network where it has a list of hosts."""
+        return replace(self, network="off") if self.network == "allowlist" else self
+
     def in_root(self, path: str) -> str | None:
         """The innermost writable root that holds this real path, or None."""
         found = [root for root in self.roots if inside(path, root)]

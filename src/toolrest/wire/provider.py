@@ -140,7 +140,7 @@ class Provider(Struct, frozen=True):
             self.wire == "responses"
             or self.profile.developer_role
             or self.is_azure
-            or "//api.openai.com" in self.base_url
+            or "//api.openai.com" in str(self.base_url)
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolrest import Agent
 from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.open_session import open_session
@@ -88,3 +89,20 @@ async def test_max_tokens_ends_the_child_and_its_parent(opened: Open) -> None:
     outputs = [item["output"] for item in session.history if "output" in item]
     (ended,) = json.loads(outputs[-1])["status"].values()
     assert ended == {"errored": "880 tokens were used, and max_tokens is 800"}
+
+
+async def test_a_model_that_was_passed_serves_the_sub_agents_too(workspace: Path) -> None:
+    def reply(request: ModelRequest) -> Any:
+        outputs = [i for i in request.items if i.get("type") == "function_call_output"]
+        if "look at it" in json.dumps(request.items[-1]):
+            return "seen"
+        if not outputs:
+            return [Call("spawn_agent", {"message": "look at it"})]
+        return wait(request) if len(outputs) == 1 else outputs[-1]["output"]
+
+    model = ScriptedModel([reply] * 4)
+    agent = Agent(model, tools=["agents"], workspace=workspace)
+    result = await agent.run("go")
+    assert "seen" in (result.text or "")
+    assert not model.closed
+    assert len(model.requests) == 4

@@ -438,6 +438,14 @@ def test_a_missing_or_damaged_head_is_said(tmp_path: Path, head: bytes | None) -
     assert (result.ok, result.finding, result.lines) == (False, "no_head", 8)
 
 
+def test_a_head_without_its_log_is_a_finding(tmp_path: Path) -> None:
+    path = _log_of(tmp_path)
+    path.unlink()
+    result = verify(path)
+    assert (result.ok, result.finding) == (False, "no_log")
+    assert f"its head file {path}.head remembers 8 lines" in result.message
+
+
 def test_a_head_that_lies(tmp_path: Path) -> None:
     path = _log_of(tmp_path)
     for count in (-1, 3, 8, 10**11):

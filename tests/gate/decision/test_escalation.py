@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import solid_ground
 
-from toolrest import ApprovalRequest, Context, Effects, Tool, Toolrest
+from toolrest import ApprovalRequest, Context, Effects, Review, Tool, Toolrest
 from toolrest.answer import Answer
 from toolrest.errors import SandboxDenied
+from toolrest.gate.audit.read import show
 from toolrest.gate.decision.decide import Decision
+
+
+@pytest.fixture
+def ground() -> Iterator[Path]:
+    """A folder that is not below the sandbox's own /tmp."""
+    with tempfile.TemporaryDirectory(dir=solid_ground()) as folder:
+        yield Path(folder)
 
 
 class Builder(Tool):
@@ -153,3 +164,59 @@ async def test_a_retry_approved_once_is_asked_about_again(tmp_path: Path) -> Non
         for _ in range(2):
             await rest.call("builder")
     assert len(asked) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
+async def test_a_denied_retry_is_the_users_denial_with_its_note(ground: Path) -> None:
+    work, other = ground / "work", ground / "other"
+    work.mkdir()
+    other.mkdir()
+
+    def approver(request: ApprovalRequest) -> Review:
+        return Review("denied", note="never touch that file")
+
+    call = {"cmd": f"touch {other}/x", "login": False}
+    async with Toolrest(work, approval_policy="on-failure", on_ask=approver) as rest:
+        output = await rest.call("exec_command", call)
+    assert output.failure is not None
+    assert output.failure.kind == "approval_denied"
+    assert f"blocked writing to {other}/x" in output.text
+    assert output.text.endswith(
+        "\n[toolrest] not run outside the sandbox: rejected by user: never touch that file"
+    )
+    assert list(other.iterdir()) == []
+
+
+async def test_a_retry_that_nobody_was_asked_about_stays_the_sandboxs_denial(
+    tmp_path: Path,
+) -> None:
+    made = Builder()
+    made.ran = []
+    async with Toolrest(tmp_path, approval_policy="on-failure", tools=[made]) as rest:
+        output = await rest.call("builder")
+    assert output.failure is not None
+    assert output.failure.kind == "sandbox_denied"
+
+
+@pytest.mark.parametrize(
+    ("options", "source"),
+    [
+        ({}, 'on_ask = "deny"'),
+        ({"on_ask": "allow"}, 'on_ask = "allow"'),
+        ({"on_ask": lambda request: True}, "user"),
+        ({"on_ask": lambda request: False}, "user"),
+    ],
+)
+async def test_the_audit_log_names_the_setting_that_answered(
+    tmp_path: Path, options: dict[str, Any], source: str
+) -> None:
+    made = type("Made", (Builder,), {"may_escalate": False})()
+    made.ran = []
+    options = {"approval_policy": "untrusted", "home": tmp_path / "home", **options}
+    async with Toolrest(tmp_path, tools=[made], **options) as rest:
+        await rest.call("builder")
+    (log,) = (tmp_path / "home" / "audit").glob("*.jsonl")
+    (row,) = [row for row in show(log) if row.tool == "builder"]
+    said = "deny" if source in ('on_ask = "deny"', "user") and not made.ran else "allow"
+    assert row.verdict == f"ask, {said} by {source}"

@@ -80,6 +80,14 @@ def test_an_empty_list_allows_nothing() -> None:
     assert not nothing.allows_name("93.184.216.34", 443)
 
 
+def test_a_list_within_another_allows_what_both_do() -> None:
+    within = Allowlist(["a.example", "b.example", "10.0.0.1"], within=Allowlist(["b.example:443"]))
+    assert within.allows_name("b.example", 443)
+    assert not within.allows_name("b.example", 80)
+    assert not within.allows_name("a.example", 443)
+    assert not within.allows_name("10.0.0.1", 443)
+
+
 @pytest.mark.parametrize(
     ("entry", "host", "port", "allowed"),
     [

@@ -184,7 +184,7 @@ async def test_the_list_of_hosts_binds_the_service(tmp_path: Path, service: Serv
     async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         output = await rest.call("web_search", {"query": "q"})
     assert "not in tool_security.allowed_network_domains" in output.text
-    given["tool_security.allowed_network_domains"] = []
+    del given["tool_security.allowed_network_domains"]
     async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         assert "network is off" in (await rest.call("web_search", {"query": "q"})).text
     assert service.asked == []

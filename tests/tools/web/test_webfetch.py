@@ -481,9 +481,9 @@ async def test_modes(
     async def resolve(name: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    listed = Allowlist(["web.example", "127.0.0.0/8"] if settings.get("listed") else [])
+    listed = Allowlist(["web.example", "127.0.0.0/8"]) if settings.get("listed") else None
     own = frozenset({("web.example", site.port)})
-    options = WebOptions(UrlAccess(listed, own, resolve), unasked=bool(listed.entries))
+    options = WebOptions(UrlAccess(listed, own, resolve), unasked=listed is not None)
     async with Toolrest(
         tmp_path, tools=[WebFetch(options)], override=True, approval_policy=policy
     ) as rest:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from toolrest.agent.history.history import IMAGE_END, IMAGE_START, History, message
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
+from toolrest.policy.modes import network_of
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import project_has, regular_file
 from toolrest.process.shells.shells import Shells
@@ -200,10 +201,10 @@ class Opening(Struct):
 
     def _network(self) -> str:
         settings = self.config.value
-        if settings.sandbox_workspace_write.network_access:
-            return "enabled"
         hosts = settings.tool_security.allowed_network_domains
-        return f"restricted to {', '.join(hosts)}" if hosts else "off"
+        if hosts:
+            return f"restricted to {', '.join(hosts)}"
+        return "enabled" if network_of(settings) == "on" else "off"
 
     def environment(self) -> str:
         """The environment: working folder, shell, date and time zone."""

@@ -204,7 +204,7 @@ class Agent(Generic[Out]):
             ephemeral=self._home is None and self._config is None,
             environ=os.environ,
             opening=partial(opening_for, only_own=self._only_own),
-            make_model=None if self._model is not None else provided(os.environ),
+            make_model=provided(os.environ),
             instructions=self._instructions,
             owns_model=self._model is None,
             holds_calls=True,

@@ -122,7 +122,7 @@ class Sandbox:
             result.timed_out,
             result.duration,
             done.backend,
-            done.blocked,
+            None if done.blocked is None else done.blocked.words,
             done.gaps,
         )
 

@@ -78,8 +78,9 @@ class ServerBoxes:
     async def _box(self, server: Server) -> SessionSandbox:
         settings = self._config.value
         slug = os.path.basename(self._cache(server))
-        network = network_of(server)
-        hosts = () if isinstance(server.row.network, bool) else server.row.network
+        ceiling = settings.tool_security.allowed_network_domains
+        network = network_of(server, ceiling)
+        hosts = (ceiling or ()) if isinstance(server.row.network, bool) else server.row.network
         own = os.path.join(self._folder, slug)
         policy = await asyncio.to_thread(
             lambda: SandboxPolicy.from_paths(
@@ -97,7 +98,7 @@ class ServerBoxes:
         # Read-only, and also where the sandbox has a /tmp of its own.
         shown = (*policy.exceptions, *self._approved(server, "read"))
         policy = replace(policy, exceptions=shown)
-        proxy = await self._proxy(hosts, own) if network == "allowlist" else None
+        proxy = await self._proxy(hosts, own, ceiling) if network == "allowlist" else None
         return SessionSandbox(
             policy,
             backend=None
@@ -127,10 +128,12 @@ class ServerBoxes:
             max_file_size=settings.tool_security.max_file_access_size,
         )
 
-    async def _proxy(self, hosts: tuple[str, ...], folder: str) -> NetworkProxy:
+    async def _proxy(
+        self, hosts: tuple[str, ...], folder: str, ceiling: tuple[str, ...] | None
+    ) -> NetworkProxy:
         from toolrest.sandbox.network.proxy import NetworkProxy
 
-        proxy = NetworkProxy(hosts, os.path.join(folder, "proxy.sock"))
+        proxy = NetworkProxy(hosts, os.path.join(folder, "proxy.sock"), ceiling=ceiling)
         await proxy.start()
         self._proxies.append(proxy)
         return proxy
@@ -144,9 +147,9 @@ class ServerBoxes:
         remove_tree(self._folder)
 
 
-def network_of(server: Server) -> Network:
-    """The network that a local server may reach."""
+def network_of(server: Server, ceiling: tuple[str, ...] | None) -> Network:
+    """The network that a local server may reach: no more than the list of the settings."""
     network = server.row.network
-    if isinstance(network, bool):
-        return "on" if network else "off"
-    return "allowlist"
+    if network is False or ceiling == ():
+        return "off"
+    return "on" if network is True and ceiling is None else "allowlist"

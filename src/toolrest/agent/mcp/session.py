@@ -162,7 +162,7 @@ class McpSession:
     def _may_connect(self, server: Server) -> str | None:
         """The reason why `allowed_network_domains` forbids an HTTP server, or None."""
         allowed = self._config.value.tool_security.allowed_network_domains
-        if server.host is None or not allowed:
+        if server.host is None or allowed is None:
             return None
         if Allowlist(allowed).allows_name(parse_host(server.host), server.port):
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, PendingError
 from toolrest.gate.approval.pending_store import FileApprovals, PendingStore
 from toolrest.items import ToolOutput
+from toolrest.policy.modes import network_of
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
 def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
     """The store of this session's pending approvals."""
     settings = config.value
-    network = settings.sandbox_workspace_write.network_access
-    hosts = settings.tool_security.allowed_network_domains
+    network, hosts = network_of(settings), settings.tool_security.allowed_network_domains
     around = ApprovalScope(
         session_id,
         files.workspace,
         settings.approval_policy,
         settings.sandbox_mode,
-        "on" if network else ",".join(hosts) or "off",
+        ",".join(hosts or ()) or network,
         files.writable_roots,
     )
     store = PendingStore(config.home)

@@ -113,7 +113,7 @@ def confinement_of(settings: Settings, *, external: bool = False) -> Confinement
     variables = settings.shell_environment_policy
     return Confinement(
         network="on" if external else network_of(settings),
-        allowed_hosts=settings.tool_security.allowed_network_domains,
+        allowed_hosts=settings.tool_security.allowed_network_domains or (),
         tmp=settings.sandbox_tmp,
         host_tmp=shared_tmp(settings),
         backend=settings.sandbox_policy,

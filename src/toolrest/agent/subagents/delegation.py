@@ -30,19 +30,21 @@ def delegate(
     make_model: MakeModel,
     *,
     environ: Mapping[str, str],
+    shared: Model | None = None,
     depth: int = 0,
     path: str = ROOT,
 ) -> SubAgents | None:
     """Give this session sub-agents and the tools for them; None where settings have none.
 
-    `make_model` makes the model of each child, with the child's settings.
+    `make_model` makes the model of each child, with the child's settings; a model that is `shared`
+    serves the children, too, but for those whose role names another one.
     """
     settings = rest.settings
     if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
         return None
 
     async def open_child(child: ChildAgent) -> Conversation:
-        return _session(rest, child, make_model, environ, depth + 1)
+        return _session(rest, child, make_model, environ, shared, depth + 1)
 
     agents = SubAgents(
         open_child,
@@ -65,6 +67,7 @@ def _session(
     child: ChildAgent,
     make_model: MakeModel,
     environ: Mapping[str, str],
+    shared: Model | None,
     depth: int,
 ) -> Conversation:
     from toolrest.agent.conversation.conversation import Conversation
@@ -82,15 +85,19 @@ def _session(
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
             rest.add_tool(tool, approved=tool in parent.session.registry.approved)
-    agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
+    agents = delegate(
+        rest, make_model, environ=environ, shared=shared, depth=depth, path=child.path
+    )
     rest.subscribe(_reports(parent, child))
     texts = [base_instructions(config.value), child.role.instructions or ""]
+    model = shared if shared is not None and child.role.model is None else make_model(config)
     return Conversation(
         rest,
-        make_model(config),
+        model,
         history=child.history,
         instructions="\n\n".join(text for text in texts if text),
         agents=agents,
+        owns_model=model is not shared,
         shares=parent.session.for_agent(),
     )
 

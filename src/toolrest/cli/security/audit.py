@@ -9,6 +9,7 @@ import click
 
 from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
+from toolrest.gate.audit.chain import HEAD_SUFFIX
 from toolrest.gate.audit.read import show as rows
 from toolrest.gate.audit.read import verify as check
 
@@ -26,7 +27,7 @@ def verify(file: str | None) -> None:
     Without FILE every log is checked. Exit code 1 if one was tampered with.
     """
     bad = 0
-    for path in _files(file):
+    for path in _files(file, gone=True):
         with progress(f"checking {path}"):
             result = check(path)
         click.echo(f"{path}: {result}")
@@ -44,18 +45,20 @@ def show(file: str | None, lines: int | None) -> None:
         click.echo(line)
 
 
-def _files(file: str | None) -> list[str]:
+def _files(file: str | None, *, gone: bool = False) -> list[str]:
+    """The audit logs, oldest first; with `gone` also those of which only the head file is left."""
     if file is not None:
         return [file]
     folder, shared = load(surface="cli").audit_place
     if shared:
         return [os.path.join(folder, shared)]
     try:
-        names = [
-            os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".jsonl")
-        ]
+        found = {name.removesuffix(HEAD_SUFFIX) for name in os.listdir(folder)}
+        names = [os.path.join(folder, name) for name in found if name.endswith(".jsonl")]
     except FileNotFoundError:
         names = []
-    if not names:
+    left = [name for name in names if os.path.lexists(name)]
+    lost = sorted({*names} - {*left}) if gone else []
+    if not (left or lost):
         raise click.UsageError(f"there is no audit log in {folder}")
-    return sorted(names, key=lambda path: os.lstat(path).st_mtime)
+    return [*lost, *sorted(left, key=lambda path: os.lstat(path).st_mtime)]

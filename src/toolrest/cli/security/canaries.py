@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from toolrest.agent.rest import Toolrest
 from toolrest.answer import Answer
 from toolrest.gate.tool.decorator import tool
+from toolrest.policy.modes import network_of
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -97,7 +98,7 @@ def _nobody_asks(config: Config) -> bool:
 
 
 def _online(config: Config) -> bool:
-    return _full_access(config) or config.value.sandbox_workspace_write.network_access
+    return _full_access(config) or network_of(config.value) == "on"
 
 
 def _line(text: str, **more: Any) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _writing_policy(
             path_policy(config, default_workspace(config.workspace)),
             session,
             network=network if lists_hosts or network != "allowlist" else "off",
-            allowed_hosts=settings.tool_security.allowed_network_domains,
+            allowed_hosts=settings.tool_security.allowed_network_domains or (),
             require=settings.sandbox.require,
         )
         records = placeholder_records(config.home)
@@ -151,9 +151,15 @@ def session_lines(config: Config) -> Iterator[str]:
         row = config.get(key)
         if row.value is not None:
             yield f"{key} = {row.text}  ({row.source})"
-    hosts = ", ".join(security.allowed_network_domains)
-    network = {"on": "everything", "off": "nothing", "allowlist": f"only {hosts}"}
-    yield f"commands reach {network[network_of(settings)]}"
+    listed = security.allowed_network_domains
+    hosts = ", ".join(listed or ())
+    network = {
+        "on": "everything",
+        "off": "nothing",
+        "allowlist": f"only {hosts}" if hosts else "nothing",
+    }
+    ceiling = " (tool_security.allowed_network_domains binds tools and MCP servers, too)"
+    yield f"commands reach {network[network_of(settings)]}{ceiling * (listed is not None)}"
     most = security.max_shell_commands_per_session
     yield f"commands in a session: {'unlimited' if most is None else f'at most {most}'}"
     yield f"files: at most {security.max_file_access_size:,} bytes"

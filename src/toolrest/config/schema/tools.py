@@ -48,7 +48,7 @@ class ToolSecurity(Table):
 
     max_file_access_size: Size = 100_000_000
     max_shell_commands_per_session: Count | None = None
-    allowed_network_domains: Texts = ()
+    allowed_network_domains: Texts | None = None
     ask_after_external_content: bool = True
     audit_log_enabled: bool = True
     audit_log_path: Text | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolrest.errors import Fatal, Rejected
+from toolrest.errors import Fatal, Rejected, ToolCallError
 from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
 from toolrest.gate.approval.request import (
     ANSWERS,
@@ -74,9 +74,13 @@ class Approvals:
     async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
         """The approval of a request; Rejected when it is denied, Fatal when the turn is aborted."""
         if self.silent is not None:
-            raise Rejected(
-                f"not run: {request.tool} needs approval ({request.reason}), "
-                f'and approval_policy = "{self.silent}" never asks'
+            setting = f'approval_policy = "{self.silent}"'
+            raise _by(
+                setting,
+                Rejected(
+                    f"not run: {request.tool} needs approval ({request.reason}), "
+                    f"and {setting} never asks"
+                ),
             )
         self._bus.emit(_event(request, turn_id))
         review = self._was_admitted(request) if self._admitted else None
@@ -99,19 +103,16 @@ class Approvals:
     async def _by_setting(self, request: ApprovalRequest) -> Review:
         if self.unasked == "defer" and request.exact is not None:
             return await self.deferring.ask(request)
+        setting = f'on_ask = "{self.unasked}"'
+        if self.unasked == "allow" and not request.protected:
+            return Review("approved", setting=setting)
         if self.unasked == "fail":
-            raise Fatal(
-                f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",
-                kind="approval_denied",
-            )
-        if self.unasked == "allow" and request.protected:
-            raise Rejected(
-                f'not run: {request.protected}; on_ask = "allow" does not approve that',
-                kind="approval_denied",
-            )
-        if self.unasked != "allow":
-            raise _no_approver(request, self._mode, self._sandbox_mode)
-        return Review("approved")
+            words = f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`"
+            raise _by(setting, Fatal(words, kind="approval_denied"))
+        if self.unasked == "allow":
+            words = f"not run: {request.protected}; {setting} does not approve that"
+            raise _by(setting, Rejected(words, kind="approval_denied"))
+        raise _by(setting, _no_approver(request, self._mode, self._sandbox_mode))
 
     async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
         try:
@@ -141,6 +142,11 @@ class Approvals:
         except Rejected:
             return False
         return True
+
+
+def _by(setting: str, error: ToolCallError) -> ToolCallError:
+    error.setting = setting
+    return error
 
 
 def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> Rejected:

@@ -162,6 +162,8 @@ class Review:
     """The answer."""
     note: str = ""
     """Why the call is denied, for the model."""
+    setting: str = ""
+    """The setting that answered in a person's place, such as `on_ask = "allow"`."""
 
     @property
     def approves(self) -> bool:

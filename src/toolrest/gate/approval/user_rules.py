@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from toolrest.answer import Answer
 from toolrest.config.trust import git_root
 from toolrest.errors import ConfigError
+from toolrest.policy.modes import network_of
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import is_first_time
 
@@ -44,7 +45,7 @@ class SessionRules:
     def _check(self) -> None:
         _, denied = self.rules.hosts()
         settings = self._config.value
-        if denied and settings.sandbox_workspace_write.network_access:
+        if denied and network_of(settings) == "on":
             raise ConfigError(
                 f"a network_rule denies {denied[0]}, but with sandbox_workspace_write."
                 "network_access = true commands reach every host; list the hosts they need in "
@@ -54,6 +55,8 @@ class SessionRules:
     def confined(self, confinement: Confinement) -> Confinement:
         """The confinement of commands, with the hosts that network rules allow and deny."""
         allowed, denied = self.rules.hosts()
+        if self._config.value.tool_security.allowed_network_domains is not None:
+            allowed = ()  # the list is a ceiling: rules take hosts away from it, and add none
         if not (allowed or denied):
             return confinement
         opened = confinement.network == "off" and bool(allowed)

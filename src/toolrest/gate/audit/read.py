@@ -39,6 +39,7 @@ Finding: TypeAlias = Literal[
     "torn",
     "uncovered",
     "no_head",
+    "no_log",
 ]
 CAVEAT = "Anyone who can write both the log and its head file can forge them."
 _MESSAGES: dict[Finding, str] = {
@@ -58,6 +59,7 @@ _MESSAGES: dict[Finding, str] = {
     "updated, or lines from {line} on were added.",
     "no_head": "The head file {head} is missing or damaged, so a cut end would not be seen. The "
     "{there} lines that are there follow each other.",
+    "no_log": "The log is gone: its head file {head} remembers {count} lines.",
 }
 _ARGUMENTS_SHOWN = 100
 
@@ -96,9 +98,15 @@ class AuditRow(Struct):
 def verify(path: str | os.PathLike[str]) -> VerifyResult:
     """Check every line, their order, and the end against the head file.
 
-    A log that cannot be read raises AuditError; a damaged one is a result.
+    A log that cannot be read raises AuditError; a damaged one is a result, and so is one that is
+    gone while its head file is there.
     """
     path = os.fspath(path)
+    if not os.path.lexists(path) and os.path.lexists(path + HEAD_SUFFIX):
+        head = path + HEAD_SUFFIX
+        count, _ = _read_head(head) or ("an unknown number of", "")
+        message = _MESSAGES["no_log"].format(head=head, count=count)
+        return VerifyResult(False, "no_log", 0, None, message)
     with _opened(path) as log:
         scan = _Scan()
         for line in log:

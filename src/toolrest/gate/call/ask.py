@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
-from toolrest.errors import Rejected, ToolCallError
+from toolrest.errors import SandboxDenied, ToolCallError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
-from toolrest.gate.call.report import Source, emit_decision
+from toolrest.gate.call.report import emit_decision
 from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def ask(
     session = walk.session
     request = request_for(walk, call, decision, retry=retry)
     review: Review | None = None
-    by: Source = "hook"
+    by = "hook"
     waits_aside = walk.turn.has_neighbours and walk.place.taken
     if waits_aside:
         walk.place.give_up()
@@ -37,13 +37,13 @@ async def ask(
             by = "user"
             review = await session.approvals.ask(request, walk.turn.id)
     except ToolCallError as error:
-        emit_decision(
-            walk, call, Decision(Answer.DENY, decision.rule, error.message), by, error.said
-        )
+        denied = Decision(Answer.DENY, decision.rule, error.message)
+        emit_decision(walk, call, denied, error.setting or by, error.said)
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason
     if review is not None:
+        by = review.setting or by
         kept = session.memory.keep(request, review)
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
@@ -53,13 +53,15 @@ async def ask(
     return review
 
 
-async def may_leave(walk: Walk, call: ToolCall) -> bool:
-    """Whether a call that the sandbox has blocked may be retried outside.
+async def may_leave(walk: Walk, call: ToolCall, denied: SandboxDenied) -> bool:
+    """Whether a call that the sandbox has blocked may be retried outside; a denial is raised.
 
     A one-off approval of this call covers the retry where its prompt said so; an earlier approval
     of such a retry does where it was given for the session. Other grants do not.
     """
-    if not _may_retry(walk.session, call):
+    if call.approved and call.tool.may_escalate and call.covers_outside(denied.subjects):
+        return True
+    if not _may_retry(walk.session, call) or _is_listed_off(walk.session, denied):
         return False
     if call.approved and call.tool.skips_second_question:
         return True
@@ -69,11 +71,14 @@ async def may_leave(walk: Walk, call: ToolCall) -> bool:
     if recalled.verdict == Answer.ALLOW:
         emit_decision(walk, call, recalled)
         return True
-    try:
-        await ask(walk, call, question, retry=True)
-    except Rejected:
-        return False
+    await ask(walk, call, question, retry=True)
     return True
+
+
+def _is_listed_off(session: Session, denied: SandboxDenied) -> bool:
+    """Whether a host was refused by the list of the settings, which nobody is asked about."""
+    listed = session.settings.tool_security.allowed_network_domains
+    return listed is not None and any(what == "network" for what, _ in denied.subjects)
 
 
 def _may_retry(session: Session, call: ToolCall) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from toolrest.errors import RespondToModel, SandboxDenied, Timeout
+from toolrest.errors import Rejected, RespondToModel, SandboxDenied, Timeout
 from toolrest.events import FileChange
 from toolrest.gate.output.result import checked, to_output
 from toolrest.gate.threads import Abandoned
@@ -47,8 +47,11 @@ async def _run(walk: Walk, call: ToolCall) -> ToolOutput:
     except SandboxDenied as denied:
         from toolrest.gate.call.ask import may_leave
 
-        if call.ctx.outside or not await may_leave(walk, call):
-            return _denied(denied)
+        try:
+            if call.ctx.outside or not await may_leave(walk, call, denied):
+                return _denied(denied)
+        except Rejected as rejected:
+            return _denied(denied, rejected)
         call.ctx.outside = True
         with walk.turn.mutating(call):
             return await run(walk, call)
@@ -111,10 +114,15 @@ def timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutput
     return output
 
 
-def _denied(error: SandboxDenied) -> ToolOutput:
-    if isinstance(error.output, ToolOutput):
-        return error.output
-    return ToolOutput.error(error.message, error.kind)
+def _denied(error: SandboxDenied, rejected: Rejected | None = None) -> ToolOutput:
+    """The output of a blocked call; with the denial, if somebody was asked about a retry."""
+    output = error.output
+    if not isinstance(output, ToolOutput):
+        output = ToolOutput.error(error.message, error.kind)
+    if rejected is not None and not rejected.setting:
+        output.failure = rejected.failure
+        output.notes.append(f"not run outside the sandbox: {rejected.message}")
+    return output
 
 
 def refuse_moved(paths: Iterable[str], ctx: Context) -> None:

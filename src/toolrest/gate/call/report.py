@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from toolrest.answer import Answer
 from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import Limited
     from toolrest.gate.tool.call import ToolCall
-
-Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
 
 def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
@@ -36,7 +34,7 @@ def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
 
 
 def emit_decision(
-    walk: Walk, call: ToolCall, decision: Decision, source: Source = "policy", said: str = ""
+    walk: Walk, call: ToolCall, decision: Decision, source: str = "policy", said: str = ""
 ) -> None:
     """Emit the decision on a call and its source; `said` is the reason for people."""
     walk.session.bus.emit(

@@ -54,7 +54,7 @@ async def take_steps(walk: Walk) -> ToolOutput:
             call.approved = review is not None and review.answer == "approved"
         _refuse_after_abort(walk)
         # Only here, after an approval or a rule of the user's, may a call leave the sandbox.
-        call.ctx.outside = decision.leaves
+        call.ctx.outside = decision.leaves and not decision.tries_inside
         try:
             return await run_decided(walk, call)
         except Changed as found:

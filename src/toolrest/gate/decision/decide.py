@@ -27,6 +27,8 @@ class Decision(Struct, frozen=True):
     reason: str = ""
     leaves: bool = False
     """Allowing or approving this means running outside the sandbox; the reason says so."""
+    tries_inside: bool = False
+    """It leaves only once the sandbox has blocked what the reason names."""
     what: Row = "execute"
     """The row of the table that decided; it limits how far an approval may reach."""
     prefix: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ was judged, the call is thrown away and `again` begins another one: nothing has 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,13 @@ class ToolCall:
     def reach_keys(self) -> tuple[GrantKey, ...]:
         """The grants by which it may reach out again after external content; empty: one by one."""
         return ()
+
+    def covers_outside(self, subjects: Sequence[tuple[str, str]]) -> bool:
+        """Whether the question about this call said that what was blocked happens outside.
+
+        `subjects` are operations, such as "write", each with its path or host.
+        """
+        return False
 
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
         """The grants by which a retry of this call outside the sandbox needs no further question.

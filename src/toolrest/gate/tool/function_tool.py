@@ -10,8 +10,10 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from toolrest.answer import Answer
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.context import Context
+from toolrest.gate.decision.decide import Decision
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.declared_effects import UNKNOWN, EffectParameters, join, raw_value
@@ -179,6 +181,20 @@ class FunctionTool(Tool):
             # It changes something that no declaration names.
             effects = join((effects, Effects.unknown()))
         return effects if self._exclusive is None else effects.with_exclusive(self._exclusive)
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """Deny a declared host that is not on the list, where there is one."""
+        listed = ctx.session.settings.tool_security.allowed_network_domains
+        if listed is None or not effects.connects:
+            return None
+        from toolrest.sandbox.network.hosts import Allowlist  # few tools name a host
+
+        hosts = Allowlist(listed)
+        other = next((host for host in effects.connects if not hosts.names(host)), None)
+        if other is None:
+            return None
+        reason = f"{other} is not in tool_security.allowed_network_domains"
+        return Decision(Answer.DENY, "network.not_listed", reason)
 
     async def run(self, args: Any, ctx: Context) -> Any:
         """Call the function: sync ones in a thread, generators piece by piece."""

@@ -98,6 +98,22 @@ def _decide(
     return decided
 
 
+def named_outside(verdict: Judgement, setting: Setting) -> tuple[tuple[str, ...], ...]:
+    """The paths that a confined line names as written and the hosts, where the sandbox has neither.
+
+    An approval of a line that names them lets just these happen in the modes that ask about every
+    command (D-92).
+    """
+    if setting.mode not in ("auto", "strict") or not setting.limited:
+        return ((), ())
+    roots = () if setting.sandbox == "read-only" else verdict.roots
+    hosts = () if setting.network else verdict.connects
+    return (
+        tuple(path for path in verdict.writes if _leaves(path, roots)),
+        tuple(host for host in hosts if not is_loopback(host)),
+    )
+
+
 def _one(
     segment: Segment,
     rules: Rules,
@@ -316,6 +332,8 @@ def _after(decided: list[Decided]) -> Amendment:
     return None
 
 
+ASKING = ("on-request", "auto", "strict")
+"""Modes in which a model may ask to run a command outside the sandbox."""
 _VARIANTS = {
     "untrusted": "UnlessTrusted",
     "on-failure": "OnFailure",
@@ -326,7 +344,7 @@ _VARIANTS = {
 
 def escalation_refused(mode: str, verb: str) -> str | None:
     """The answer to a call that asks to leave the sandbox in a mode that cannot ask; or None."""
-    if mode == "on-request":
+    if mode in ASKING:
         return None
     variant = _VARIANTS.get(mode, mode)
     return (

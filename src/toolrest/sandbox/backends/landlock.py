@@ -37,7 +37,7 @@ class LandlockEngine:
             raise SandboxUnavailable(
                 "sandbox: this machine's system calls are not known to Toolrest."
             )
-        self.policy = policy
+        self.policy = policy = policy.without_list()
         self._filter = program
         self._tmp = os.path.join(policy.session_dir, "tmp")
         make_private(self._tmp)
@@ -87,7 +87,9 @@ def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
     if landlock.abi() < landlock.SCOPE_ABI:
         found["pids"] = Enforced("none", "processes outside can be seen and signalled")
     if policy.network == "allowlist":
-        found["network"] = Enforced("none", "an allowlist needs bubblewrap")
+        found["network"] = Enforced(
+            "partial", "commands have no network, as a list of hosts needs bubblewrap"
+        )
     if policy.network == "on" and landlock.abi() < landlock.UNIX_ABI:
         found["unix_sockets"] = Enforced(
             "none", "with the network on, sockets of host services can be reached"

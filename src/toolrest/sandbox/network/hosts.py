@@ -112,7 +112,8 @@ class Allowlist:
 
     `example.com` is that name, `*.example.com` the names beneath it, `*` any public name;
     addresses and ranges (`10.0.0.0/8`) open private ones; `:port` narrows an entry to a port.
-    What is `denied` by its very name is not reached, whatever else is listed.
+    What is `denied` by its very name is not reached, whatever else is listed, nor what the
+    list `within` which this one lies does not allow.
     """
 
     def __init__(
@@ -121,13 +122,17 @@ class Allowlist:
         setting: str = "allowed_network_domains",
         *,
         denied: Iterable[str] = (),
+        within: Allowlist | None = None,
     ) -> None:
         self.entries = tuple(_entry(text, setting) for text in entries)
         self._denied = frozenset(denied)
+        self._within = within
 
     def allows_name(self, host: str, port: int) -> bool:
         """Whether this parsed host may be asked for at all."""
         if host in self._denied:
+            return False
+        if self._within is not None and not self._within.allows_name(host, port):
             return False
         address = parse_address(host)
         if address is not None:
@@ -135,8 +140,18 @@ class Allowlist:
         labels = tuple(host.split("."))
         return any(e.covers(labels) and e.port in (None, port) for e in self.entries)
 
+    def names(self, host: str) -> bool:
+        """Whether this host is listed, on whatever port."""
+        try:
+            name = parse_host(host)
+        except BadHost:
+            return False
+        return any(self.allows_name(name, entry.port or 443) for entry in self.entries)
+
     def allows_address(self, address: Address, port: int) -> bool:
         """Whether a name may lead here: public, or a range that is listed."""
+        if self._within is not None and not self._within.allows_address(address, port):
+            return False
         return is_public(address) or self._listed(address, port)
 
     def _listed(self, address: Address, port: int) -> bool:

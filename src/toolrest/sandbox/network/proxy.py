@@ -39,6 +39,7 @@ _WAITING = 128
 class NetworkProxy:
     """The allowlist of one session, listening.
 
+    Nothing is reached that the list `ceiling` does not allow, where there is one.
     `on_blocked` is called for every connection that is turned away; it must not block.
     `resolve` returns the addresses of a name.
     """
@@ -49,10 +50,12 @@ class NetworkProxy:
         socket_path: str,
         *,
         denied: Sequence[str] = (),
+        ceiling: Sequence[str] | None = None,
         on_blocked: Callable[[Blocked], None] | None = None,
         resolve: Resolver | None = None,
     ) -> None:
-        self.allowlist = Allowlist(allowed, denied=denied)
+        within = None if ceiling is None else Allowlist(ceiling)
+        self.allowlist = Allowlist(allowed, denied=denied, within=within)
         self.socket_path = socket_path
         self._on_blocked = on_blocked or _nothing
         self._resolve = resolve or resolve_host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrest.sandbox.network.hosts import (
@@ -55,18 +55,18 @@ def parse_web_url(text: str) -> HttpUrl:
 class UrlAccess(Struct):
     """Which hosts a session may reach from our own process.
 
-    `listed` binds when it has entries. Otherwise any host that is not private or reserved may be
-    asked for; `always_allowed` are hosts and ports that the user's settings name, wherever they
-    are.
+    `listed` binds where it is set, even when it is empty. Otherwise any host that is not private
+    or reserved may be asked for; `always_allowed` are hosts and ports that the user's settings
+    name, wherever they are.
     """
 
-    listed: Allowlist = field(default_factory=lambda: Allowlist(()))
+    listed: Allowlist | None = None
     always_allowed: frozenset[tuple[str, int]] = frozenset()
     resolve: Resolver | None = None
 
     def refusal(self, url: HttpUrl) -> str | None:
         """Why a host may not be asked for, by its name alone; None when it may."""
-        if self.listed.entries:
+        if self.listed is not None:
             if self.listed.allows_name(url.host, url.port):
                 return None
             return f"{url.authority} is not in {SETTING}"
@@ -99,5 +99,6 @@ class UrlAccess(Struct):
         address = parse_address(text)
         if address is None:
             return False
-        chosen = (url.host, url.port) in self.always_allowed
-        return chosen or self.listed.allows_address(address, url.port)
+        if (url.host, url.port) in self.always_allowed or is_public(address):
+            return True
+        return self.listed is not None and self.listed.allows_address(address, url.port)

@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from toolrest.policy.launch import (
 from toolrest.policy.modes import Row
 from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.verdict.command import judge
-from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, outcome
+from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, named_outside, outcome
 from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 _MOST_ENTRIES = 10_000
 _WILD = re.compile(r"[*?\[]")
+_OWN_CODE = ("exit", "return", "false", "kill")
+"""Commands that end a line with a code of its author's choice."""
+_ANSWERS = ("grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "[[", "expr", "pgrep")
+"""Programs whose exit code 1 is an answer, no failure."""
 
 
 class CommandCall(ToolCall):
@@ -65,6 +69,8 @@ class CommandCall(ToolCall):
     """The files that an approval is tied to besides the program: scripts of the line."""
     asked_names: tuple[str, ...] = ()
     """The protected names that an approval was asked for."""
+    named: tuple[tuple[str, ...], ...] = ((), ())
+    """The paths and hosts that the question said are reached outside the sandbox."""
     programs: Programs | None = None
     """The programs of the line as they were judged and shown, where it may leave the sandbox."""
 
@@ -210,12 +216,7 @@ class CommandCall(ToolCall):
     def _by_line(self) -> Decision:
         """The decision by rules and mode for each part of the line, then by grants."""
         launch, ctx = self.launch, self.ctx
-        setting = Setting(
-            ctx.session.approval_policy,
-            ctx.files.mode,
-            network=launch.network != "off",
-            permissions="require_escalated" if launch.escalated else "use_default",
-        )
+        setting = self._setting()
         if ctx.session.known.rules.by_program:
             self._executables().mark_planted(self.verdict.segments)
         found = self._outcome(setting, prefix_rule=self.args.prefix_rule)
@@ -239,6 +240,15 @@ class CommandCall(ToolCall):
                 self._record()
             return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
         return self._asked(found, setting)
+
+    def _setting(self) -> Setting:
+        launch, ctx = self.launch, self.ctx
+        return Setting(
+            ctx.session.approval_policy,
+            ctx.files.mode,
+            network=launch.network != "off",
+            permissions="require_escalated" if launch.escalated else "use_default",
+        )
 
     def _outcome(
         self,
@@ -280,14 +290,20 @@ class CommandCall(ToolCall):
         justified = self.args.justification if setting.escalated else None
         words = justified or required.reason or required.detail or "it asks to run"
         where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+        tries_inside = not leaves and self._announces(setting)
+        if tries_inside:
+            unsaid = [name for name in chain(*self.named) if name not in words]
+            reached = f"; it reaches {', '.join(unsaid)}" if unsaid else ""
+            where = f"{reached}; for that it runs outside the sandbox"
         programs = self._record()
-        where += programs.words() if leaves else ""
+        where += programs.words() if leaves or tries_inside else ""
         unknown = leaves and bool(programs.unknown)
         question = Decision(
             Answer.ASK,
             f"command.{_row(found)}",
             words + where,
-            leaves=leaves,
+            leaves=leaves or tries_inside,
+            tries_inside=tries_inside,
             what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
             prefix=() if unknown else _lasting(found, required.amendment or ()),
             keys=(),
@@ -314,13 +330,44 @@ class CommandCall(ToolCall):
             return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
         if suspect or unknown:
             return question  # it may be another one next time, or have another content
+        return replace(question, keys=self._grantable(found, setting, how))
+
+    def _grantable(self, found: Outcome, setting: Setting, how: RunsHow) -> tuple[GrantKey, ...]:
+        """The keys that let the same line through next time; none where they would not."""
+        ctx = self.ctx
         keys = command_keys(found, how, workspace=ctx.workspace)
-        # What is offered must be what lets the same line through next time, or it is not offered.
-        offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
-        return replace(question, keys=keys if allowed(offered) else ())
+
+        def covers(need: GrantKey, cwds: Sequence[str]) -> bool:
+            return any(key.covers(need, tuple(map(ctx.files.canonical, cwds))) for key in keys)
+
+        again = self._outcome(setting, granted=granted_by(covers, how))
+        return keys if again.answer == Answer.ALLOW else ()
+
+    def _announces(self, setting: Setting) -> bool:
+        """Whether an approval lets what the line names happen outside; `named` is that."""
+        ctx, verdict = self.ctx, self.verdict
+        self.named = named_outside(verdict, setting) if self.launch.confined else ((), ())
+        if closed(verdict, ctx, confined=False) or any(map(self._is_kept, verdict.writes)):
+            self.named = ((), ())
+        return any(self.named)
+
+    def _is_kept(self, path: str) -> bool:
+        """Whether a path is hidden or protected: no announcement covers it."""
+        files = self.ctx.files
+        return bool(files.hidden_rule(path) or files.protected_rule(path, command=True))
+
+    def covers_outside(self, subjects: Sequence[tuple[str, str]]) -> bool:
+        """Whether all that was blocked is what the question named."""
+        writes, hosts = self.named
+        return bool(subjects) and all(
+            subject.rpartition(":")[0] in hosts or (bool(hosts) and not subject)
+            if what == "network"
+            else not self._is_kept(subject) and any(inside(subject, path) for path in writes)
+            for what, subject in subjects
+        )
 
     def retry_keys(self, fingerprint: str) -> tuple[GrantKey, ...]:
-        """The key of exactly this command here; none if a tool could have written its program."""
+        """Those of a question outside; none if a tool could have written one of its programs."""
         launch = self.launch
         worst = self.verdict.worst
         grave = worst is not None and worst.kind >= CommandClass.DANGEROUS
@@ -328,9 +375,10 @@ class CommandCall(ToolCall):
             return ()
         if self.effects.critical is not None or grave:
             return ()
-        program = "" if launch.program is None else launch.program.path
-        root = self.ctx.files.canonical(launch.cwd)
-        return (GrantKey("run", launch.argv, root, exact=True, outside=True, program=program),)
+        setting = replace(self._setting(), permissions="require_escalated")
+        shell = launch.argv[0] if isinstance(launch.judged, str) else ""
+        how = RunsHow(True, self._executables().path, shell)
+        return self._grantable(self._outcome(setting), setting, how)
 
     # Ask
 
@@ -389,7 +437,15 @@ class CommandCall(ToolCall):
         runner.compare(launch)
         refuse_changed(self.asked_files)
         runner.count()
+        launch = replace(launch, no_proof=self._no_proof())
         return replace(launch, env={**launch.env, **more}) if more else launch
+
+    def _no_proof(self) -> range:
+        """The exit codes that are not a program's failure, by the last command of the line."""
+        last = self.verdict.segments[-1].program if self.verdict.segments else ""
+        if last in _OWN_CODE:
+            return range(1, 256)
+        return range(1, 2) if last in _ANSWERS else range(0)
 
 
 def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolrest.gate.output.collector import CollectedOutput
     from toolrest.gate.session import Ground
     from toolrest.patch.request import Request
+    from toolrest.sandbox.denial import Denied
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
@@ -87,7 +88,7 @@ class CommandTool(Tool):
         return CommandCall(self, args, ctx, launch, git_armed)
 
     def _refuse_escalation(self, ctx: Context) -> None:
-        """Only on-request lets a model ask to leave the sandbox, and not with every tool."""
+        """Some modes let a model ask to leave the sandbox, and not with every tool."""
         refusal = escalation_refused(ctx.session.approval_policy, self.escalation_verb)
         if refusal is None and not self.may_ask_to_leave:
             refusal = f"{self.name} cannot be run outside the sandbox"
@@ -143,7 +144,7 @@ def finish(
     timed_out: bool = False,
     backend: str,
     notes: list[str],
-    blocked: str | None,
+    blocked: Denied | None,
     advice: str,
     collected: CollectedOutput | None = None,
 ) -> ToolOutput:
@@ -169,12 +170,13 @@ def finish(
         metadata["collected"] = collected.summary()
     output = ToolOutput(text, failure is None, failure, metadata=metadata, notes=notes)
     if blocked is not None:
-        said = blocked.replace(f"the sandbox ({backend})", "the sandbox", 1)
-        blocked += advice
-        output.success = False
-        output.failure = Failure("sandbox_denied", blocked, said=said)
-        output.notes.append(blocked)
-        raise SandboxDenied(blocked, output)
+        words = blocked.words + advice
+        output.notes.append(words)
+        if blocked.shown:
+            said = blocked.words.replace(f"the sandbox ({backend})", "the sandbox", 1)
+            output.success = False
+            output.failure = Failure("sandbox_denied", words, said=said)
+            raise SandboxDenied(words, output, blocked.subjects)
     return output
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from toolrest.policy.modes import network_of
+from toolrest.policy.verdict.outcome import ASKING
 
 if TYPE_CHECKING:
     from toolrest.gate.session import Ground
@@ -25,12 +26,15 @@ class SandboxDescription(Struct, frozen=True):
         """The sandbox of a session."""
         settings, roots = ground.settings, ground.files.writable_roots
         policy = settings.approval_policy
-        return cls(settings.sandbox_mode, roots, network_of(settings), policy)
+        network = network_of(settings)
+        if network == "allowlist" and not settings.tool_security.allowed_network_domains:
+            network = "off"
+        return cls(settings.sandbox_mode, roots, network, policy)
 
     @property
     def may_escalate(self) -> bool:
         """Whether asking to run outside the sandbox makes sense here."""
-        return self.approval == "on-request" and self.mode != "danger-full-access"
+        return self.approval in ASKING and self.mode != "danger-full-access"
 
     def words(self) -> str:
         """Two or three sentences for a tool's description."""

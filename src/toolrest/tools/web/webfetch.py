@@ -46,14 +46,15 @@ class WebOptions(Struct, frozen=True):
     @classmethod
     def of(cls, settings: Settings) -> WebOptions:
         """Reachable hosts and limits, as the settings say."""
-        listed = Allowlist(settings.tool_security.allowed_network_domains)
+        hosts = settings.tool_security.allowed_network_domains
+        listed = None if hosts is None else Allowlist(hosts)
         open_network = settings.sandbox_workspace_write.network_access
         everything = settings.sandbox_mode == "danger-full-access"
         return cls(
             UrlAccess(listed),
             Caps(settings.web.max_size, settings.web.timeout_sec),
             settings.web.robots,
-            bool(listed.entries) or open_network or everything,
+            listed is not None or open_network or everything,
         )
 
 
