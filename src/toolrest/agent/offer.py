@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import GROUPS
+from toolrest.items import GROUP_NAMES
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -44,8 +44,8 @@ class NamedTools:
             self.chosen.append(value)
             if value == EVERYTHING:
                 self.everything = True
-            elif value in GROUPS:
-                self._groups.add(value)
+            elif value in GROUP_NAMES:
+                self._groups |= GROUP_NAMES[value]
             else:
                 self.names.add(value.removeprefix("tool:"))
         if "mcp" in self._groups:
@@ -76,7 +76,7 @@ class NamedTools:
                 hint = f"; did you mean {near}?" if near else "."
                 raise ToolDefinitionError(
                     f"tools=[{name!r}]: no group and no built-in tool of this session has this "
-                    f"name{hint} Groups: {', '.join(GROUPS)}"
+                    f"name{hint} Groups: {', '.join(GROUP_NAMES)}"
                 )
 
 

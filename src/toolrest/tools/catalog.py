@@ -16,7 +16,7 @@ from toolrest.errors import ConfigError
 from toolrest.gate.tool.args_class import read_prepared
 from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import GROUPS
+from toolrest.items import GROUP_NAMES
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
@@ -124,7 +124,7 @@ def switched_off_by(tool: Tool | type[Tool], settings: Tools, *spellings: str) -
     """
     names = (tool.name, *tool.aliases, *spellings)
     enabled = settings.enabled
-    by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUPS}
+    by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUP_NAMES}
     for pattern in settings.disabled:
         twins = () if tool.name in by_name else _twins(tool.capability.partition("/")[0])
         if matches(pattern, (*names, *twins), tool.group):
@@ -139,8 +139,8 @@ def matches(pattern: str, names: Iterable[str], group: str) -> bool:
 
     `shell` is the group, `tool:shell` the tool of that name.
     """
-    if pattern in GROUPS:
-        return pattern == group
+    if pattern in GROUP_NAMES:
+        return group in GROUP_NAMES[pattern]
     return any(fnmatchcase(name, pattern.removeprefix(TOOL)) for name in names)
 
 
@@ -167,7 +167,7 @@ def check_names(settings: Settings, names: Iterable[str]) -> None:
         for key, table in tables.items()
         for field in ("enabled", "disabled")
         for pattern in getattr(table, field) or ()
-        if not (pattern in GROUPS or pattern.startswith("mcp__") or "/" in pattern)
+        if not (pattern in GROUP_NAMES or pattern.startswith("mcp__") or "/" in pattern)
     ]
     if not asked:
         return
@@ -181,7 +181,7 @@ def check_names(settings: Settings, names: Iterable[str]) -> None:
 def _no_such_tool(key: str, name: str, known: Iterable[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*known, *GROUPS], n=1, cutoff=0.0)
+    close = difflib.get_close_matches(name, [*known, *GROUP_NAMES], n=1, cutoff=0.0)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"{key}: there is no tool or group {name!r}{hint} (toolrest tools --all lists them)"
 

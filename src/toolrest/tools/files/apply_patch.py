@@ -99,7 +99,7 @@ class ApplyPatch(Tool):
     """`apply_patch`: takes every form; the model's family decides which one is offered."""
 
     name = "apply_patch"
-    group: Group = "patch"
+    group: Group = "edit"
     capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""

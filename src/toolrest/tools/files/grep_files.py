@@ -38,7 +38,7 @@ class GrepFiles(Tool):
         'git ignores are left out. output_mode "content" shows the matching lines, "count" how '
         "many there are in each file."
     )
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "search"
     exec_item: ExecItem = ""
     needs = ("files:all", "files:grep_files")
