@@ -110,6 +110,8 @@ class MalformedCall(Struct):
     name: str = ""
     wire: Wire = "responses"
     custom: bool = False
+    item: str = ""
+    """The type of a hosted item, whose output has a type of its own."""
 
 
 CallItem: TypeAlias = (

@@ -69,7 +69,7 @@ def _facts(ground: Ground, answers: bool) -> set[str]:
     files = settings.experimental_tools
     session = {
         "questions": answers,
-        "search": _offers_search(ground.settings),
+        "search": offers_search(ground.settings),
         "skills": bool(ground.skills.places),
     }
     return {
@@ -82,7 +82,8 @@ def _facts(ground: Ground, answers: bool) -> set[str]:
     }
 
 
-def _offers_search(settings: Settings) -> bool:
+def offers_search(settings: Settings) -> bool:
+    """Whether the settings ask for web searches."""
     if settings.web_search is not None:
         return settings.web_search != "disabled"
     return settings.tools.tools_web_search_request
@@ -124,7 +125,8 @@ def switched_off_by(tool: Tool | type[Tool], settings: Tools, *spellings: str) -
     """
     names = (tool.name, *tool.aliases, *spellings)
     enabled = settings.enabled
-    by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUP_NAMES}
+    listed = (pattern for pattern in enabled or () if pattern not in GROUP_NAMES)
+    by_name = {pattern.removeprefix(TOOL) for pattern in listed}
     for pattern in settings.disabled:
         twins = () if tool.name in by_name else _twins(tool.capability.partition("/")[0])
         if matches(pattern, (*names, *twins), tool.group):
@@ -195,8 +197,16 @@ class ToolState(NamedTuple):
     why: str
 
 
-def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool]) -> list[ToolState]:
-    """The state of every built-in tool and of the user's and servers' own, by name."""
+def states(
+    settings: Tools,
+    known: Iterable[Tool],
+    switched_off: Iterable[Tool],
+    unoffered: Mapping[str, str],
+) -> list[ToolState]:
+    """The state of every built-in tool and of the user's and servers' own, by name.
+
+    `unoffered`: those that have no form on the model's wire, and why.
+    """
     rows = read_prepared()["tools"]
     handlers = {tool.name: tool for tool in known}
     off = {tool.name: tool for tool in switched_off} | {n: _stub(n, rows[n]) for n in rows}
@@ -209,7 +219,9 @@ def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool])
             why = off_by or _conditions(rows[name]["needs"])
         elif not tool.offered:
             why = _conditions(rows[name]["offered_when"] if name in rows else ())
-        found.append(ToolState(name, tool is not None and tool.offered, tool is not None, why))
+        offered = tool is not None and tool.offered and name not in unoffered
+        why = why or unoffered.get(name, "")
+        found.append(ToolState(name, offered, tool is not None, why))
     return found
 
 

@@ -374,6 +374,8 @@ class Conversation(Generic[Output]):
 
     def begin(self, messages: Sequence[JSONObject], turn_id: str) -> None:
         """Open the session if need be, and record the user's messages."""
+        if not self._opened:
+            self.warnings += self.rest.unoffered(self.model.wire).values()
         while self.warnings:
             self.emit(events.Warning(message=self.warnings.pop(0)))
         self.close_open_calls()
