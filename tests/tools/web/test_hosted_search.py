@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolrest import Agent, Toolrest
-from toolrest.events import Warning, WebSearchEnd
+from toolrest import Agent, Toolrest, events
 from toolrest.testing import Call, Raw, ScriptedModel
 
 GPT: dict[str, Any] = {"model": "gpt-5.1", "tools": ["web", "read"]}
@@ -142,7 +141,7 @@ async def test_the_items_of_a_models_reply_count(tmp_path: Path) -> None:
     model = ScriptedModel([[Raw(DONE), Call("read_file", {"file_path": "mine.txt"})], "done"])
     agent = Agent(model, tools=["web", "read"], workspace=tmp_path, settings=LIVE)
     async with agent.stream("go") as run:
-        ended = [event async for event in run if isinstance(event, WebSearchEnd)]
+        ended = [event async for event in run if isinstance(event, events.WebSearchEnd)]
     assert [event.query for event in ended] == ["tea prices"]
     first, second = ([spec.get("type") for spec in r.tools] for r in model.requests)
     assert "web_search" in first
@@ -153,7 +152,7 @@ async def test_without_a_back_end_it_is_not_offered_and_one_line_says_so(tmp_pat
     model = ScriptedModel(["done"], wire="chat")
     agent = Agent(model, tools=["web"], workspace=tmp_path, settings=LIVE)
     async with agent.stream("go") as run:
-        warned = [event.message async for event in run if isinstance(event, Warning)]
+        warned = [event.message async for event in run if isinstance(event, events.Warning)]
     assert [line for line in warned if "web_search" in line] == [
         "web_search is not configured: set search.backend to searxng (with search.url), brave or "
         "tavily (with its key in the environment), or give a function to rest.use_search()"
