@@ -147,7 +147,7 @@ class ExecCommand(CommandTool):
         if done.result.session_id is not None:
             running = (one.session_id for one in ctx.session.runner().sessions.list())
             ctx.session.open_commands.add(done.result.session_id, collector, running)
-        notes = ()
+        notes: tuple[str, ...] = ()
         if launch.asked_shell:
             notes = (f"{launch.asked_shell} is not available: {launch.argv[0]} ran the line",)
         return answer(done, args.max_output_tokens, collector, way_out(ctx), notes)
