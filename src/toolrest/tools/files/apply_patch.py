@@ -209,9 +209,11 @@ class PatchCall(ToolCall):
         from toolrest.patch.report.changes import changes
 
         found = list(changes(self.records))
+        kept = self.ctx.session.settings.checkpoints.max_file_size
+        lost = [record.path for record in self.records if record.unread > kept]
         return ToolQuestion(
             cwd=self.cwd,
-            diff="\n".join(map(_shown, found)),
+            diff="\n".join([*(f"undo does not keep {path}" for path in lost), *map(_shown, found)]),
             changes={change.path: change.to_event() for change in found},
         )
 
