@@ -28,8 +28,10 @@ class NamedTools:
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
-        if isinstance(values, str):
-            raise ToolDefinitionError(f"tools is a list: write tools=[{values!r}]")
+        given: Any = values
+        if isinstance(given, str | Tool) or not isinstance(given, Iterable):
+            shown = repr(given) if isinstance(given, str) else _name_of(given)
+            raise ToolDefinitionError(f"tools is a list: write tools=[{shown}]")
         self.own: list[Tool] = []
         self.chosen: list[str] = []
         """The names and groups, as they were given."""
@@ -78,6 +80,11 @@ class NamedTools:
                     f"tools=[{name!r}]: no group and no built-in tool of this session has this "
                     f"name{hint} Groups: {', '.join(GROUP_NAMES)}"
                 )
+
+
+def _name_of(value: Any) -> str:
+    name = getattr(value, "name", None) or getattr(value, "__name__", None)
+    return name if isinstance(name, str) else repr(value)
 
 
 class Offer:

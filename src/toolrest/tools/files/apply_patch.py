@@ -79,7 +79,13 @@ def _object(properties: JSONObject, required: list[str]) -> JSONObject:
 _SCHEMAS: dict[str, JSONObject] = {
     "freeform": _object({"input": _string("The whole patch.")}, ["input"]),
     "function": _object({"input": _string("The whole patch.")}, ["input"]),
-    "unified": _object({"patch": _string("The diff.")}, ["patch"]),
+    "unified": _object(
+        {
+            "patch": _string("The diff."),
+            "confirm": {"type": "boolean", "description": "Taken and ignored: the user decides."},
+        },
+        ["patch"],
+    ),
     "string_edits": _object(
         {
             "file_path": _string("The file to change."),
