@@ -76,8 +76,8 @@ def test_tools_prompts_and_approvers_of_the_wrong_kind(tmp_path: Path) -> None:
     anything: Any = weather
     with pytest.raises(ToolDefinitionError, match=r"write tools=\[weather\]"):
         Agent(ScriptedModel(["x"]), tools=anything)
+    anything = tool(weather)
     with pytest.raises(ToolDefinitionError, match=r"write tools=\[weather\]"):
-        anything = tool(weather)
         Toolrest(tmp_path, tools=anything)
     number: Any = 3
     agent = Agent(ScriptedModel(["x"]), workspace=tmp_path)

@@ -96,9 +96,9 @@ def test_the_line_on_the_sandbox_says_what_is_and_what_is_not(toolrest_home: Pat
         return sandbox_line(load(workspace=".", flags=flags, surface="cli"))
 
     assert line(sandbox_mode="danger-full-access").startswith("sandbox: none, by your settings")
-    assert line(sandbox_policy="chroot") == (
-        "sandbox: none works here, so commands are refused (sandbox_policy: 'chroot' needs the "
-        "folder of a root file system); see: toolrest doctor"
+    assert line(**{"sandbox_policy": "chroot", "sandbox.rootfs": "/nowhere"}) == (
+        "sandbox: none works here, so commands are refused (sandbox.chroot: /nowhere is not a "
+        "folder with a root file system); see: toolrest doctor"
     )
     known = ("bubblewrap works", "landlock works, but not in full: ", "none works here")
     assert line().removeprefix("sandbox: ").startswith(known)
