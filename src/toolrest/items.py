@@ -25,8 +25,8 @@ Group: TypeAlias = Literal[
     "shell",
     "mcp_resources",
     "plan",
-    "patch",
-    "files",
+    "edit",
+    "read",
     "web",
     "images",
     "memory",
@@ -37,6 +37,13 @@ Group: TypeAlias = Literal[
 """A group of tools; settings may name one instead of its tools."""
 GROUPS: tuple[Group, ...] = get_args(Group)
 """Groups in the order that models see them; inside a group tools are sorted by name."""
+GROUP_NAMES: Mapping[str, frozenset[Group]] = {
+    **{group: frozenset((group,)) for group in GROUPS},
+    "read": frozenset(("read", "images")),
+    "files": frozenset(("read", "images", "edit")),
+    "patch": frozenset(("edit",)),
+}
+"""The groups that each name in settings and `tools=` means; `patch` is the old name of `edit`."""
 
 Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
 """Origin of an output's text: Toolrest itself, the user's files, or elsewhere."""
@@ -103,6 +110,8 @@ class MalformedCall(Struct):
     name: str = ""
     wire: Wire = "responses"
     custom: bool = False
+    item: str = ""
+    """The type of a hosted item, whose output has a type of its own."""
 
 
 CallItem: TypeAlias = (

@@ -641,10 +641,10 @@ def test_groups_can_be_named(tmp_path: Path) -> None:
     names = {tool.name for tool in only.tools}
     assert names == {
         *("exec_command", "write_stdin"),
-        *("glob_files", "grep_files", "list_dir", "read_file"),
+        *("glob_files", "grep_files", "list_dir", "read_file", "view_image", "apply_patch"),
     }
     without = Toolrest(tmp_path, tools=["all"], settings={"tools.disabled": ["files", "memory"]})
-    assert not {tool.group for tool in without.tools} & {"files", "memory"}
+    assert not {tool.group for tool in without.tools} & {"read", "images", "edit", "memory"}
 
 
 @pytest.mark.parametrize(

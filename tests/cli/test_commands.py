@@ -137,7 +137,7 @@ def test_every_command_has_help() -> None:
         done = CliRunner().invoke(app, (name, "--help"), prog_name="toolrest")
         assert done.exit_code == 0, name
         assert done.stdout.startswith(f"Usage: toolrest {name}"), name
-    for name in ("show", "get", "set", "path", "import-codex"):
+    for name in ("show", "get", "set", "path", "import-codex", "import-memo"):
         assert CliRunner().invoke(app, ("config", name, "--help")).exit_code == 0, name
 
 

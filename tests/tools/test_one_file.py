@@ -33,7 +33,7 @@ class CountWords(Tool):
 
     name = "count_words"
     description = "Count the words of a text."
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "search"
     small_window = False
     typical = Effects.none()

@@ -18,6 +18,7 @@ from tests.wire.test_odd_replies import chunk, chunked, sent, typed
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.config.schema.families import ModelWire
+from toolrest.secret import SafeUrl
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
-from toolrest.gate.tool.tool import Tool
-from toolrest.items import GROUPS
+from toolrest.gate.tool.tool import OfferedAs, Tool
+from toolrest.items import GROUP_NAMES
 
 if TYPE_CHECKING:
-    from toolrest.config import Config
+    from toolrest.gate.session import Session
     from toolrest.gate.tool.registry import Registry
     from toolrest.items import JSONObject, Wire
 
@@ -28,8 +28,10 @@ class NamedTools:
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
-        if isinstance(values, str):
-            raise ToolDefinitionError(f"tools is a list: write tools=[{values!r}]")
+        given: Any = values
+        if isinstance(given, str | Tool) or not isinstance(given, Iterable):
+            shown = repr(given) if isinstance(given, str) else _name_of(given)
+            raise ToolDefinitionError(f"tools is a list: write tools=[{shown}]")
         self.own: list[Tool] = []
         self.chosen: list[str] = []
         """The names and groups, as they were given."""
@@ -44,8 +46,8 @@ class NamedTools:
             self.chosen.append(value)
             if value == EVERYTHING:
                 self.everything = True
-            elif value in GROUPS:
-                self._groups.add(value)
+            elif value in GROUP_NAMES:
+                self._groups |= GROUP_NAMES[value]
             else:
                 self.names.add(value.removeprefix("tool:"))
         if "mcp" in self._groups:
@@ -76,21 +78,28 @@ class NamedTools:
                 hint = f"; did you mean {near}?" if near else "."
                 raise ToolDefinitionError(
                     f"tools=[{name!r}]: no group and no built-in tool of this session has this "
-                    f"name{hint} Groups: {', '.join(GROUPS)}"
+                    f"name{hint} Groups: {', '.join(GROUP_NAMES)}"
                 )
+
+
+def _name_of(value: Any) -> str:
+    name = getattr(value, "name", None) or getattr(value, "__name__", None)
+    return name if isinstance(name, str) else repr(value)
 
 
 class Offer:
     """The specs of a session's tools, rendered once for each wire."""
 
-    def __init__(
-        self, registry: Registry, config: Config, named: NamedTools | None, *, warns: bool = False
-    ) -> None:
+    def __init__(self, session: Session, named: NamedTools | None, *, warns: bool = False) -> None:
         self._warns = warns
-        self._registry = registry
+        self._session = session
+        self._registry = session.registry
         self._all = named is None or named.everything
-        self._config = config
+        self._config = session.config
         self._specs: dict[Wire, list[JSONObject]] = {}
+        self._forms: dict[Wire, list[OfferedAs]] = {}
+        self._changing: list[Tool] = []
+        """Tools whose form depends on more than the wire."""
         self._version = -1
 
     def specs(self, wire: Wire) -> list[JSONObject]:
@@ -99,12 +108,22 @@ class Offer:
         if version != self._version:
             self._specs.clear()
             self._version = version
-        if wire not in self._specs:
-            self._specs[wire] = self._render(wire)
+            self._changing = [tool for tool in self._registry.listed() if _changes_form(tool)]
+        forms = [tool.offered_as(wire, self._session) for tool in self._changing]
+        if wire not in self._specs or forms != self._forms[wire]:
+            self._specs[wire], self._forms[wire] = self._render(wire), forms
         if self._warns and not self._specs[wire]:
             self._warns = False
             warnings.warn(f"this Toolrest offers no tools; {HOW}", stacklevel=4)
         return self._specs[wire]
+
+    def unoffered(self, wire: Wire) -> dict[str, str]:
+        """The tools that have no form on a wire, by name, and why."""
+        return {
+            tool.name: tool.missing
+            for tool in self._registry.listed()
+            if tool.offered_as(wire, self._session) == "nothing"
+        }
 
     def _render(self, wire: Wire) -> list[JSONObject]:
         from toolrest.wire.specs import render
@@ -113,9 +132,12 @@ class Offer:
         small = self._is_small()
         listed = (tool for tool in registry.listed() if tool.small_window or not small)
         names = {tool: registry.wire_name(tool) for tool in listed}
-        as_functions = self._config.family.prefer_function_tools
         rendered = []
         for tool, name in names.items():
+            form = tool.offered_as(wire, self._session)
+            if form == "nothing":
+                continue
+            as_functions = form == "function" or self._config.family.prefer_function_tools
             taken = {other for own, other in names.items() if own is not tool}
             try:
                 rendered.append(
@@ -133,6 +155,10 @@ class Offer:
         if small is None:
             small = window is not None and window <= SMALL_WINDOW
         return small and self._all and self._config.value.tools.enabled is None
+
+
+def _changes_form(tool: Tool) -> bool:
+    return type(tool).offered_as is not Tool.offered_as
 
 
 def row(tool: Tool) -> dict[str, object]:

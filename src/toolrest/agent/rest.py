@@ -18,7 +18,7 @@ from toolrest.agent.setup.temporary_home import TemporaryHome
 from toolrest.agent.setup.tools import user_tools
 from toolrest.agent.undo.turn_checkpoint import newest_turn, undo_turns
 from toolrest.config.loader import default_config
-from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.errors import ConfigError, RespondToModel, ToolDefinitionError
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall, Turn
@@ -120,7 +120,7 @@ class Toolrest:
         self._closing: asyncio.Task[None] | None = None
         self._closed = False
         self._switched_off: list[Tool] = []
-        self._offer = Offer(self.session.registry, config, named, warns=not silent)
+        self._offer = Offer(self.session, named, warns=not silent)
         self._dynamic: DynamicCalls | None = None
         self._add_own(() if tools is None or named is None else named.own, override)
         self._add_dynamic(list(dynamic_tools), on_dynamic_call)
@@ -280,12 +280,27 @@ class Toolrest:
 
     def tool_states(self) -> list[ToolState]:
         """Every tool, offered or not: whether it can be called, and why it is not offered."""
-        found = states(self.settings.tools, self.session.registry.known(), self._switched_off)
+        known = self.session.registry.known()
+        found = states(self.settings.tools, known, self._switched_off, self.unoffered())
         aside = self.quarantined.items()
         return [
             *found,
             *(ToolState(name, False, False, f"set aside: {why}") for name, why in aside),
         ]
+
+    def unoffered(self, wire: Wire | None = None) -> dict[str, str]:
+        """Tools that are switched on and yet not offered on a wire, and why.
+
+        Without a wire it is that of the model's provider.
+        """
+        if wire is None:
+            from toolrest.wire.providers import provider_for  # for lists only
+
+            try:
+                wire = provider_for(self.config, self.session.environ).wire
+            except ConfigError:
+                wire = "responses"
+        return self._offer.unoffered(wire)
 
     def _own(self) -> list[Tool]:
         """Tools that are not built in, those that are switched off too."""

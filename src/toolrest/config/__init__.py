@@ -8,6 +8,7 @@ from toolrest.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
+    from toolrest.config.codex import import_memo as import_memo
     from toolrest.config.config import Config as Config
     from toolrest.config.config import SettingRow as SettingRow
     from toolrest.config.loader import default_config as default_config
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _NAMES = LazyNames(
     __name__,
     {
-        "toolrest.config.codex": "import_codex",
+        "toolrest.config.codex": "import_codex import_memo",
         "toolrest.config.config": "Config SettingRow",
         "toolrest.config.loader": "default_config load",
         "toolrest.config.schema.families": "Family family_for",

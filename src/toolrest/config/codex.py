@@ -1,4 +1,4 @@
-"""Import of Codex's settings: those that Toolrest has, and the reasons for those left out."""
+"""Import of Codex's and Memo Code's settings: those that Toolrest has, and why not the others."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ TAKEN: dict[Key, Key] = {
     ("experimental_use_unified_exec_tool",): ("tools", "use_experimental_streamable_shell_tool"),
 }
 """Codex's key and ours."""
+MEMO: dict[Key, Key] = {("active_mcp_servers",): ("active_mcp_servers",)}
+"""Memo Code's key and ours, besides its servers."""
 
 _PROVIDER = frozenset(
     {
@@ -82,17 +84,34 @@ def import_codex(folder: str | os.PathLike[str] | None = None) -> tuple[str, lis
     without a folder, `$CODEX_HOME` or `~/.codex`.
     """
     home = codex_home(folder)
+    raw, place = _read(home)
+    skipped: list[str] = []
+    own = {k: v for k, v in raw.items() if k != "profiles"}
+    converted = _convert(own, place, (), skipped, TAKEN)
+    for name, profile in _profiles(home, raw):
+        for key, value in _convert(profile, place, ("profiles", name), skipped, TAKEN).items():
+            converted["profiles", name, *key] = value
+    return _document(nest(converted), "Codex"), skipped
+
+
+def import_memo(folder: str | os.PathLike[str] | None = None) -> tuple[str, list[str]]:
+    """TOML for our config.toml, and one line for each setting left out. Writes nothing.
+
+    Of Memo Code's `config.toml` come its MCP servers, and which of them are active; without a
+    folder, of `$MEMO_HOME` or `~/.memo`.
+    """
+    home = os.fspath(folder or os.environ.get("MEMO_HOME") or "")
+    raw, place = _read(home or os.path.join(user_home(os.environ), ".memo"))
+    skipped: list[str] = []
+    return _document(nest(_convert(raw, place, (), skipped, MEMO)), "Memo Code"), skipped
+
+
+def _read(home: str) -> tuple[dict[str, Any], LayerSource]:
     file = os.path.join(home, "config.toml")
     raw = read_toml(file)
     if raw is None:
         raise ConfigError(f"{file}: there is no such file to import")
-    place = LayerSource("flags", file, os.path.abspath(home), user_home(os.environ))
-    skipped: list[str] = []
-    converted = _convert({k: v for k, v in raw.items() if k != "profiles"}, place, (), skipped)
-    for name, profile in _profiles(home, raw):
-        for key, value in _convert(profile, place, ("profiles", name), skipped).items():
-            converted["profiles", name, *key] = value
-    return _document(nest(converted)), skipped
+    return raw, LayerSource("flags", file, os.path.abspath(home), user_home(os.environ))
 
 
 def codex_home(folder: str | os.PathLike[str] | None = None) -> str:
@@ -116,12 +135,16 @@ def _profiles(home: str, raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
 
 
 def _convert(
-    table: Mapping[str, Any], place: LayerSource, prefix: Key, skipped: list[str]
+    table: Mapping[str, Any],
+    place: LayerSource,
+    prefix: Key,
+    skipped: list[str],
+    known: Mapping[Key, Key],
 ) -> dict[Key, Any]:
     taken: dict[Key, Any] = {}
     reasons: dict[str, str] = {}
     for key, value in flatten(table).items():
-        target = TAKEN.get(key) or _provider_key(key) or _server_key(key)
+        target = known.get(key) or _provider_key(key) or _server_key(key)
         if target is None:
             shown, reason = _why_not(key)
             reasons.setdefault(format_key((*prefix, *shown)), reason)
@@ -168,9 +191,11 @@ def _why_not(key: Key) -> tuple[Key, str]:
     return shown, f"not available yet: {feature}" if feature else "Toolrest has no such setting"
 
 
-def _document(table: Mapping[str, Any]) -> str:
+def _document(table: Mapping[str, Any], origin: str) -> str:
     document = tomlkit.document()
-    document.add(tomlkit.comment("Taken over from Codex; save as config.toml in $TOOLREST_HOME."))
+    document.add(
+        tomlkit.comment(f"Taken over from {origin}; save as config.toml in $TOOLREST_HOME.")
+    )
     simple = {name: value for name, value in table.items() if not isinstance(value, dict)}
     for name, value in {**simple, **table}.items():
         document[name] = value

@@ -305,7 +305,7 @@ def nearest(key: Key) -> str | None:
         names = [path[-1] for path in known if path[:-1] == parent and path[-1] != ANY]
         if close := difflib.get_close_matches(key[-1], sorted(names), 1, 0.6):
             return format_key((*key[:-1], close[0]))
-    plain = sorted(path for path in known if ANY not in path)
+    plain = sorted((path for path in known if ANY not in path), key=lambda p: (p in ALIASES, p))
     if namesakes := [path for path in plain if path[-1] == key[-1]]:
         return format_key(namesakes[0])
     spelled = difflib.get_close_matches(format_key(key), [format_key(p) for p in plain], 1, 0.7)

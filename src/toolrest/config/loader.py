@@ -228,6 +228,11 @@ def _assemble(
     _refuse_approving_project(settings, project)
     _refuse_project_that_names_a_provider(settings, project)
     sources = {key: merged.sources[key] for key in merged.values}
+    if settings.sandbox_policy == "chroot" and settings.sandbox.rootfs is None:
+        raise ConfigError(
+            f'{sources["sandbox_policy",]}: sandbox_policy = "chroot" needs sandbox.rootfs, the '
+            "folder of a root file system"
+        )
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
     notes = [*warnings, *merged.warnings, *_loose_files(layers)]
     config = Config(settings, start.home, start.workspace, level, (), files, sources)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from toolrest.config.keys import Key, format_key, toml_text
 from toolrest.config.layer_check import ANY, Layer, pattern_of
 from toolrest.errors import ConfigError
-from toolrest.items import GROUPS
+from toolrest.items import GROUP_NAMES
 
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 """(wanted, value without the project, workspace) -> the reason to refuse it, or None."""
@@ -82,8 +82,9 @@ def covered(name: str, patterns: Sequence[str]) -> bool:
     """Whether these patterns match every tool that a name, group or pattern matches."""
     if name in patterns or "*" in patterns:
         return True
-    if name in GROUPS:
-        return False  # a glob that matches a group's name need not match its tools
+    if name in GROUP_NAMES:  # a glob that matches a group's name need not match its tools
+        groups = (GROUP_NAMES[item] for item in patterns if item in GROUP_NAMES)
+        return GROUP_NAMES[name] <= frozenset().union(*groups)
     name = name.removeprefix("tool:")
     # That one glob covers another is not proven here: only plain names count as covered.
     return not set("*?[") & set(name) and any(fnmatchcase(name, item) for item in patterns)

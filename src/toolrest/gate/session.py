@@ -58,9 +58,17 @@ Sampler: TypeAlias = "Callable[[str, JSONObject], Awaitable[JSONObject]]"
 """(server, CreateMessage parameters) → CreateMessageResult."""
 
 Replies: TypeAlias = """Callable[
-    [Any], Awaitable[tuple[Sequence[CallItem], Callable[[Sequence[Answered]], list[Any]]]]
+    [Any],
+    Awaitable[
+        tuple[
+            Sequence[CallItem],
+            Callable[[Sequence[Answered]], list[Any]],
+            Sequence[Mapping[str, Any]],
+        ]
+    ],
 ]"""
-"""Reads a model's reply: its calls, and what writes their outputs in the same wire."""
+"""Reads a model's reply: its calls, what writes their outputs in the same wire, and the searches
+that the model's server did."""
 
 
 class Lazy(Generic[T]):

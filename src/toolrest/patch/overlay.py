@@ -12,6 +12,7 @@ import os
 import stat
 
 from toolrest.patch.errors import ApplyError
+from toolrest.patch.text.encoding import why
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class OverlayView:
         self, spot: Spot, content: bytes, problem: str, like: str | None = None
     ) -> PendingChange:
         """Give a file this content; a new one gets mode and owner of the file `like`."""
+        self.check_size(spot.real, content, problem)
         change = self._change(spot.real)
         self._refuse_twin(change, problem)
         if spot.kind == "missing":
@@ -174,6 +176,13 @@ class OverlayView:
         change.content = content
         change.problem = problem
         return change
+
+    def check_size(self, place: str, content: bytes, problem: str) -> None:
+        """ApplyError where a file may not become so large."""
+        try:
+            self.files.check_size(place, len(content))
+        except OSError as error:
+            raise ApplyError(problem, [why(error)]) from None
 
     def remove(self, entry: str, problem: str) -> None:
         """Remove a name."""

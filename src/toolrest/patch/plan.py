@@ -34,13 +34,22 @@ NOTHING = "No files were modified."
 
 
 class Record:
-    """One operation of a patch: its path, and the texts before and after."""
+    """One operation of a patch: its path, and the texts before and after.
 
-    __slots__ = ("after", "before", "move_path", "path")
+    `unread` is the size of a file that goes and is too large for its text to be read.
+    """
+
+    __slots__ = ("after", "before", "move_path", "path", "unread")
 
     def __init__(
-        self, path: str, before: bytes | None, after: bytes | None, move_path: str | None = None
+        self,
+        path: str,
+        before: bytes | None,
+        after: bytes | None,
+        move_path: str | None = None,
+        unread: int = 0,
     ) -> None:
+        self.unread = unread
         self.path = path
         self.before = before
         self.after = after
@@ -163,7 +172,8 @@ class Planner:
         target = resolve(self.cwd, operation.path)
         self.remove(target, f"Failed to delete file {target.label}")
         before = None if verified is None else verified.before
-        self.records.append(Record(target.label, before, None))
+        unread = 0 if verified is None else verified.unread
+        self.records.append(Record(target.label, before, None, unread=unread))
         self.deleted.append(operation.path)
 
     def update(self, operation: UpdateFile, verified: Record | None = None) -> None:
@@ -310,22 +320,33 @@ def verify(patch: Patch, view: OverlayView, cwd: str, legacy: str | None = None)
 def _record(
     operation: Operation, target: Target, view: OverlayView, cwd: str, legacy: str | None
 ) -> Record:
+    problem = f"Failed to write file {target.label}"
     if isinstance(operation, AddFile):
-        return Record(target.label, None, operation.text.encode())
+        content = operation.text.encode()
+        view.check_size(target.path, content, problem)
+        return Record(target.label, None, content)
     if isinstance(operation, DeleteFile):
-        return Record(target.label, _text_to_delete(view, target, legacy), None)
+        return _deletion(view, target, legacy)
     _, data = read_file(view, target, f"Failed to read file to update {target.label}")
     content = updated_or_refused(data, operation, target, legacy)
+    view.check_size(target.path, content, problem)
     move_to = operation.move_to
     move_path = None if move_to is None else resolve(cwd, move_to).label
     return Record(target.label, data, content, move_path)
 
 
-def _text_to_delete(view: OverlayView, target: Target, legacy: str | None) -> bytes:
+def _deletion(view: OverlayView, target: Target, legacy: str | None) -> Record:
+    """The deletion of a text; one that is too large to be read is renamed away unseen."""
     failed = f"Failed to read {target.label}"
-    _, data = read_file(view, target, failed)
+    try:
+        _, data = read_file(view, target, failed)
+    except ApplyError as error:
+        if not isinstance(error.__context__, FileTooLarge):
+            raise
+        status = view.on_disk(view.spot(target.path).real)
+        return Record(target.label, None, None, unread=0 if status is None else status.st_size)
     try:
         decode(data, legacy)
     except Unreadable as error:
         raise ApplyError(f"{failed}: {error}") from None
-    return data
+    return Record(target.label, data, None)

@@ -127,6 +127,8 @@ def read_text(text: str) -> Request:
     try:
         return Request("codex", grammar.parse(text))
     except ParseError as error:
-        if error.line is None and grammar.BEGIN not in text:
+        if error.line is None and text.lstrip().startswith(("{", "[", '"')):
+            error.notes.append("this is JSON: send only the patch text")
+        elif error.line is None and grammar.BEGIN not in text:
             error.notes += FORMS
         raise

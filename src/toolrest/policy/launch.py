@@ -81,6 +81,8 @@ class Launch(Struct, frozen=True):
     """What the sandbox lets it reach."""
     suspects: tuple[str, ...] = ()
     """Folders whose programs come with a project or may have been written by a tool."""
+    asked_shell: str = ""
+    """The shell that was asked for, where another one runs the line."""
     approved: tuple[str, ...] = ()
     """Protected names that an approved question named: what is written there stays."""
     no_proof: range = range(0)

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from toolrest.sandbox.network.tunnel import Blocked
 
 OnDelta: TypeAlias = Callable[[Literal["stdout", "stderr"], str], None]
+_OTHER_PROGRAMS = ("docker", "gvisor", "vm", "chroot")
+"""Sandboxes that have other programs than the host."""
+_NOT_FOUND = ("/bin/sh", "-c", 'echo "$0: command not found" >&2; exit 127')
 
 
 class Runner:
@@ -160,12 +163,16 @@ class Runner:
         """
         env, withheld, forced = self.environment(unified=unified, tty=tty)
         cwd = self.files.resolve(workdir) if workdir else self.files.cwd
-        judged, kind = command, None
+        judged, kind, asked_shell = command, None, ""
         if isinstance(command, str):
             chosen = self.shells.named(shell) if shell else self.shells.default()
             argv = chosen.argv(command, login=login)
             judged, kind = (command if chosen.known else argv), chosen.kind
             login = login and chosen.posix
+            asked_shell = "" if chosen.missing else chosen.instead_of
+            if chosen.missing and self.confinement.backend not in _OTHER_PROGRAMS:
+                argv = judged = (*_NOT_FOUND, chosen.path)
+                kind = None
         else:
             argv, login = command, False
         path = env.get("PATH", os.defpath)
@@ -186,6 +193,7 @@ class Runner:
             self.is_confined,
             self.confinement.network,
             self.suspects,
+            asked_shell,
         )
 
     async def settle(self, launch: Launch, *, outside: bool) -> Launch:

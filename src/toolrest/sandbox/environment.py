@@ -97,8 +97,8 @@ def for_other_root(
 def with_shell(argv: tuple[str, ...], shells: Sequence[str]) -> tuple[str, ...]:
     """The command with a shell that is there, where it names one of the host's by its path."""
     kind = kind_of(argv[0]) if argv[0].startswith("/") else None
-    if kind is None or argv[0] in shells:
-        return argv
+    if kind not in ("bash", "zsh", "sh") or argv[0] in shells:
+        return argv  # PowerShell's lines mean nothing to these
     same = [path for path in shells if kind_of(path) == kind]
     return (same or [shells[-1]])[0], *argv[1:]
 

@@ -16,7 +16,7 @@ from toolrest.errors import ConfigError
 from toolrest.gate.tool.args_class import read_prepared
 from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import GROUPS
+from toolrest.items import GROUP_NAMES
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
@@ -69,7 +69,7 @@ def _facts(ground: Ground, answers: bool) -> set[str]:
     files = settings.experimental_tools
     session = {
         "questions": answers,
-        "search": _offers_search(ground.settings),
+        "search": offers_search(ground.settings),
         "skills": bool(ground.skills.places),
     }
     return {
@@ -82,7 +82,8 @@ def _facts(ground: Ground, answers: bool) -> set[str]:
     }
 
 
-def _offers_search(settings: Settings) -> bool:
+def offers_search(settings: Settings) -> bool:
+    """Whether the settings ask for web searches."""
     if settings.web_search is not None:
         return settings.web_search != "disabled"
     return settings.tools.tools_web_search_request
@@ -124,7 +125,8 @@ def switched_off_by(tool: Tool | type[Tool], settings: Tools, *spellings: str) -
     """
     names = (tool.name, *tool.aliases, *spellings)
     enabled = settings.enabled
-    by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUPS}
+    listed = (pattern for pattern in enabled or () if pattern not in GROUP_NAMES)
+    by_name = {pattern.removeprefix(TOOL) for pattern in listed}
     for pattern in settings.disabled:
         twins = () if tool.name in by_name else _twins(tool.capability.partition("/")[0])
         if matches(pattern, (*names, *twins), tool.group):
@@ -139,8 +141,8 @@ def matches(pattern: str, names: Iterable[str], group: str) -> bool:
 
     `shell` is the group, `tool:shell` the tool of that name.
     """
-    if pattern in GROUPS:
-        return pattern == group
+    if pattern in GROUP_NAMES:
+        return group in GROUP_NAMES[pattern]
     return any(fnmatchcase(name, pattern.removeprefix(TOOL)) for name in names)
 
 
@@ -167,7 +169,7 @@ def check_names(settings: Settings, names: Iterable[str]) -> None:
         for key, table in tables.items()
         for field in ("enabled", "disabled")
         for pattern in getattr(table, field) or ()
-        if not (pattern in GROUPS or pattern.startswith("mcp__") or "/" in pattern)
+        if not (pattern in GROUP_NAMES or pattern.startswith("mcp__") or "/" in pattern)
     ]
     if not asked:
         return
@@ -181,7 +183,7 @@ def check_names(settings: Settings, names: Iterable[str]) -> None:
 def _no_such_tool(key: str, name: str, known: Iterable[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*known, *GROUPS], n=1, cutoff=0.0)
+    close = difflib.get_close_matches(name, [*known, *GROUP_NAMES], n=1, cutoff=0.0)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"{key}: there is no tool or group {name!r}{hint} (toolrest tools --all lists them)"
 
@@ -195,8 +197,16 @@ class ToolState(NamedTuple):
     why: str
 
 
-def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool]) -> list[ToolState]:
-    """The state of every built-in tool and of the user's and servers' own, by name."""
+def states(
+    settings: Tools,
+    known: Iterable[Tool],
+    switched_off: Iterable[Tool],
+    unoffered: Mapping[str, str],
+) -> list[ToolState]:
+    """The state of every built-in tool and of the user's and servers' own, by name.
+
+    `unoffered`: those that have no form on the model's wire, and why.
+    """
     rows = read_prepared()["tools"]
     handlers = {tool.name: tool for tool in known}
     off = {tool.name: tool for tool in switched_off} | {n: _stub(n, rows[n]) for n in rows}
@@ -209,7 +219,9 @@ def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool])
             why = off_by or _conditions(rows[name]["needs"])
         elif not tool.offered:
             why = _conditions(rows[name]["offered_when"] if name in rows else ())
-        found.append(ToolState(name, tool is not None and tool.offered, tool is not None, why))
+        offered = tool is not None and tool.offered and name not in unoffered
+        why = why or unoffered.get(name, "")
+        found.append(ToolState(name, offered, tool is not None, why))
     return found
 
 

@@ -169,7 +169,7 @@ def test_a_misspelt_provider_is_an_error_and_a_models_own_name_is_taken_as_it_is
 def test_built_in_tools_by_group_bring_the_coding_instructions(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("needle")
     model = ScriptedModel([Call("read_file", {"file_path": "a.txt"}), "read"])
-    assert Agent(model, tools=["files"], workspace=tmp_path).run_sync("go").text == "read"
+    assert Agent(model, tools=["read"], workspace=tmp_path).run_sync("go").text == "read"
     assert "needle" in outputs(model)[0]
     request = model.requests[0]
     assert {spec["name"] for spec in request.tools} == {
@@ -177,6 +177,7 @@ def test_built_in_tools_by_group_bring_the_coding_instructions(tmp_path: Path) -
         "grep_files",
         "list_dir",
         "read_file",
+        "view_image",
     }
     assert "sandbox_mode" in json.dumps(request.items)
     assert request.instructions

@@ -397,7 +397,7 @@ def test_no_role_widens_anything(
     child = narrowed(config, role).value
     assert MODES.index(child.sandbox_mode) <= MODES.index(sandbox)
     for name in ("exec_command", "read_file", "list_dir", "write_file", "shell", "e1c_x", "rx"):
-        tool = LazyTool(name, "files", Tool)
+        tool = LazyTool(name, "read", Tool)
         if is_on(tool, child.tools):
             assert is_on(tool, config.value.tools), name
 

@@ -21,6 +21,7 @@ from toolrest.testing import (
     Garbage,
     Incomplete,
     Pause,
+    Raw,
     Say,
     Think,
     context_full,
@@ -547,3 +548,14 @@ def test_every_call_is_an_item(desk: Any, serve: Any) -> None:
     }
     gone = next(item for item in done if item.get("arguments") == {"file_path": "gone.txt"})
     assert "No such file" in gone["error"]["message"]
+
+
+def test_a_search_of_the_models_server_is_an_item(desk: Any, serve: Any) -> None:
+    action = {"type": "search", "query": "tea"}
+    done = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    serve([[Raw(done), "found"]])
+    ran = desk.run("exec", "--json", "-c", "web_search=live", "go")
+    assert ran.code == 0
+    (item,) = ran.items("web_search")
+    assert (item["query"], item["action"]) == ("tea", action)
+    assert not ran.items("tool_call")

@@ -98,9 +98,9 @@ def test_the_line_on_the_sandbox_says_what_is_and_what_is_not(toolrest_home: Pat
         return sandbox_verdict(load(workspace=".", flags=flags, surface="cli")).text
 
     assert line(sandbox_mode="danger-full-access").startswith("none, by your settings")
-    assert line(sandbox_policy="chroot") == (
-        "none works here, so commands are refused (sandbox_policy: 'chroot' needs the "
-        "folder of a root file system)"
+    assert line(**{"sandbox_policy": "chroot", "sandbox.rootfs": "/nowhere"}) == (
+        "none works here, so commands are refused (sandbox.chroot: /nowhere is not a "
+        "folder with a root file system)"
     )
     assert line().startswith(("bubblewrap (", WEAK_FACTS, "none works here"))
 

@@ -107,9 +107,8 @@ async def test_a_default_counts_as_the_value(tmp_path: Path, where: str) -> None
     schema: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
     if where == "schema":
         schema["properties"]["path"]["default"] = "default"
-    made = tool(parameters=schema, writes="path")(
-        has_default if where == "signature" else takes_all
-    )
+    function: Callable[..., str] = has_default if where == "signature" else takes_all
+    made = tool(parameters=schema, writes="path")(function)
     assert await keys_of(tmp_path, made, {}) == (f"write:{tmp_path}/default",)
 
 

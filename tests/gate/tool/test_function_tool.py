@@ -251,7 +251,7 @@ def test_the_function_can_still_be_called_directly() -> None:
         """Twice."""
         return 2 * number
 
-    assert double(4) == 8  # type: ignore[operator]
+    assert double(4) == 8
 
 
 def test_as_tool_takes_functions_classes_and_tools() -> None:

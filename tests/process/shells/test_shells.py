@@ -74,12 +74,23 @@ def test_the_usual_shell_otherwise(folder: Path) -> None:
 
 def test_by_name(folder: Path) -> None:
     shells = Shells(f"relative:{folder / 'plain'}:{folder}", str(folder / "zsh"), "linux")
-    assert shells.named("fish") == Shell("sh", "/bin/sh")
+    assert shells.named("fish") == Shell("sh", "/bin/sh", instead_of="fish")
     assert shells.named("bash") == Shell("bash", str(folder / "bash"))
     assert shells.named(str(folder / "bash")) == Shell("bash", str(folder / "bash"))
     assert shells.named("/no/such/zsh") == Shell("zsh", str(folder / "zsh"))
     assert Shells("/nowhere").named("bash") == Shell("bash", "/bin/bash")
-    assert Shells("/nowhere").named("pwsh") == Shell("powershell", "/usr/local/bin/pwsh")
+
+
+def test_a_shell_that_is_not_there(folder: Path) -> None:
+    (folder / "zsh").unlink()
+    shells = Shells("/nowhere", str(folder / "zsh"), "linux")
+    if not Path("/bin/zsh").exists():
+        assert shells.named("zsh") == Shell("sh", "/bin/sh", instead_of="zsh")
+        assert shells.default().path != str(folder / "zsh")
+    # These lines are never handed to another kind of shell.
+    for name, kind in (("pwsh", "powershell"), ("cmd", "cmd")):
+        found = shells.named(name)
+        assert (found.kind, found.path, found.known, found.missing) == (kind, name, False, True)
 
 
 def test_never_from_a_folder_that_a_model_can_write(folder: Path, tmp_path: Path) -> None:
@@ -88,4 +99,5 @@ def test_never_from_a_folder_that_a_model_can_write(folder: Path, tmp_path: Path
     shells = Shells(f"{folder}:{link}", str(folder / "bash"), "linux", avoid=(str(folder),))
     assert shells.default() == Shell("bash", "/bin/bash")
     assert shells.named(str(folder / "bash")) == Shell("bash", "/bin/bash")
-    assert shells.named(str(link / "zsh")) == Shell("zsh", "/bin/zsh")
+    zsh = shells.named(str(link / "zsh"))
+    assert zsh.path in ("/bin/zsh", "/bin/sh")

@@ -361,3 +361,19 @@ async def test_a_hard_link_made_while_the_approver_thought_stays_one(tmp_path: P
     ) as rest:
         await rest.call("apply_patch", patch)
     assert (file.read_text(), other.read_text()) == ("two\n", "two\n")
+
+
+@pytest.mark.parametrize("key", ["input", "patch", "cmd"])
+async def test_a_patch_wrapped_in_json_is_told_so(tmp_path: Path, key: str) -> None:
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch"
+    for text in (json.dumps({key: patch}), json.dumps([patch]), json.dumps(patch)):
+        async with Toolrest(tmp_path, tools=["edit"], model="gpt-5.1") as rest:
+            item = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch"}
+            [answer] = await rest.answer([item | {"input": text}])
+        first, *notes = answer["output"].splitlines()
+        assert first == (
+            "apply_patch verification failed: invalid patch: "
+            "The first line of the patch must be '*** Begin Patch'"
+        )
+        assert notes == ["[toolrest] this is JSON: send only the patch text"]
+    assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import calls
 
+from toolrest import Toolrest
 from toolrest.items import ToolOutput
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.files.list_dir import ListDir, Listing
@@ -324,3 +325,16 @@ def test_the_schema_is_the_documented_one() -> None:
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == {"depth", "dir_path", "limit", "offset"}
     assert ListDir().parallel
+
+
+@pytest.mark.needs("sandbox")
+async def test_what_a_sandbox_put_there_is_not_listed(tmp_path: Path) -> None:
+    """While a command runs, placeholders of protected names lie beside the project's files."""
+    (tmp_path / "mine.txt").touch()
+    (tmp_path / ".vscode").mkdir()
+    async with Toolrest(tmp_path) as rest:
+        started = await rest.call("exec_command", {"cmd": "sleep 60", "yield_time_ms": 250})
+        assert "running with session ID" in started.text
+        assert {".agents", ".codex"} <= {entry.name for entry in tmp_path.iterdir()}
+        listed = await rest.call("list_dir", {"dir_path": ".", "limit": 5})
+        assert listed.text.splitlines()[1:] == [".vscode/", "mine.txt"]

@@ -320,3 +320,24 @@ def test_a_call_that_waits_for_pixels_can_be_cancelled() -> None:
     with taken, pytest.raises(RespondToModel, match="cancelled"):
         pictures.prepare(picture("PNG"), stopped)
     assert pictures.prepare(picture("PNG")).width == 40
+
+
+async def test_a_relative_path_does_not_climb_out_of_the_workspace(
+    work: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    Pillow.new("RGB", (4, 4)).save(outside / "dot.png")
+    (work / "sub").mkdir(exist_ok=True)
+    Pillow.new("RGB", (4, 4)).save(work / "own.png")
+    climbing = os.path.relpath(outside / "dot.png", work)
+    async with Toolrest(work, tools=["view_image"]) as rest:
+        refused = await rest.call("view_image", {"path": climbing})
+        assert refused.failure is not None
+        assert refused.failure.kind == "policy_denied"
+        assert "give the absolute path" in refused.text
+        item = {"type": "view_image_call", "call_id": "v", "image_path": climbing}
+        [answer] = await rest.answer([item])
+        assert "give the absolute path" in answer["metadata"]["error"]
+        assert (await rest.call("view_image", {"path": str(outside / "dot.png")})).success
+        assert (await rest.call("view_image", {"path": "sub/../own.png"})).success

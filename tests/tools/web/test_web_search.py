@@ -15,6 +15,7 @@ from toolrest import Toolrest
 
 ROWS = [{"title": "One", "url": "https://one.example/a", "content": "first", "description": "1st"}]
 ON = {"web_search": "live"}
+SERVICE = {"search.backend": "searxng", "search.url": "https://search.example"}
 
 
 class Service:
@@ -185,6 +186,9 @@ async def test_the_list_of_hosts_binds_the_service(tmp_path: Path, service: Serv
         output = await rest.call("web_search", {"query": "q"})
     assert "not in tool_security.allowed_network_domains" in output.text
     del given["tool_security.allowed_network_domains"]
+    # Offered by the older setting, which does not say that searches need no question.
+    given.pop("web_search")
+    given["tools.tools_web_search_request"] = True
     async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         assert "network is off" in (await rest.call("web_search", {"query": "q"})).text
     assert service.asked == []
@@ -200,7 +204,7 @@ async def test_hosted_on_responses_and_a_function_elsewhere(tmp_path: Path) -> N
         assert "web_search" not in json.dumps(rest.specs("responses"))
     for mode, live in (("live", True), ("cached", False)):
         async with Toolrest(
-            tmp_path, tools=["web"], settings={"web_search": mode}, model="gpt-5.1"
+            tmp_path, tools=["web"], settings={"web_search": mode, **SERVICE}, model="gpt-5.1"
         ) as rest:
             hosted = {"type": "web_search", "external_web_access": live}
             assert hosted in rest.specs("responses")

@@ -212,13 +212,14 @@ class Conversation(Generic[Output]):
         as `schema_unmet`. With `on_ask="defer"` the status may be `pending`: the turn goes on with
         `resume`. Cancelling the task that waits here records an interrupted turn and then cancels.
         """
+        messages = _messages(prompt)
         output: OutputType[Any] = self._output
         if output_schema is not None and form is None:
             form = AnswerForm.of_schema(output_schema)
         if form is not None:
             output = OutputType(str)
         loop = Loop(self, budget or Budget.of(self.rest.settings), form or output.form)
-        result = await self._run(loop, lambda: self._begin_turn(loop, prompt))
+        result = await self._run(loop, lambda: self._begin_turn(loop, messages))
         return self._answered(result, output)
 
     async def resume(
@@ -292,8 +293,7 @@ class Conversation(Generic[Output]):
         task.cancel()
         await asyncio.wait({task})
 
-    async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
-        messages = _messages(prompt)
+    async def _begin_turn(self, loop: Loop, messages: list[JSONObject]) -> TurnEnd:
         if not self._opened:
             unknown = self._waits and self.rest.settings.mcp.wait
             await self.rest.wait_for_mcp(required=True, unknown=unknown)
@@ -394,6 +394,8 @@ class Conversation(Generic[Output]):
 
     def begin(self, messages: Sequence[JSONObject], turn_id: str) -> None:
         """Open the session if need be, and record the user's messages."""
+        if not self._opened:
+            self.warnings += self.rest.unoffered(self.model.wire).values()
         while self.warnings:
             self.emit(events.Warning(message=self.warnings.pop(0)))
         self.close_open_calls()
@@ -521,7 +523,15 @@ class Conversation(Generic[Output]):
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:
-    return [message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+    given: Any = prompt
+    if isinstance(given, str):
+        return [message("user", given)]
+    if not isinstance(given, Sequence) or not all(isinstance(each, dict) for each in given):
+        raise TypeError(
+            'a prompt is a text, run("…"), or a list of messages, '
+            f'run([{{"role": "user", "content": "…"}}]); not {type(given).__name__}'
+        )
+    return list(given)
 
 
 def _warn(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from toolrest.agent.history.history import answered_item, message_text, output_i
 from toolrest.agent.history.journal import EARLY_OUTPUT
 from toolrest.errors import Fatal
 from toolrest.items import JSONObject
-from toolrest.wire.items.decode import calls_in
+from toolrest.wire.items.decode import calls_in, is_finished_search
 from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.items.parts import WIRE_NAME
 from toolrest.wire.model import (
@@ -30,6 +31,7 @@ from toolrest.wire.model import (
     Completed,
     CutCall,
     ItemDone,
+    ItemStarted,
     ModelError,
     Notice,
     ReasoningDelta,
@@ -130,6 +132,8 @@ class ModelRequestRun:
         self._shows_summary = not settings.hide_agent_reasoning
         self._shows_raw = self._shows_summary and settings.show_raw_agent_reasoning
         self._previews: dict[tuple[str, str], StreamRedactor] = {}
+        self._searches: dict[str, float] = {}
+        """When the server began its searches, by their ids."""
 
     async def run(self, request: ModelRequest) -> ModelReply:
         """Send the request, run the calls of the reply, record both. Cancelling ends all calls."""
@@ -220,6 +224,10 @@ class ModelRequestRun:
         if event.end_turn is False:
             self.result.follow_up = True
 
+    def _started(self, event: ItemStarted) -> None:
+        if event.kind == "web_search_call":
+            self._searches[event.item_id] = monotonic()
+
     def _item(self, event: ItemDone) -> None:
         item, kind = event.item, event.item.get("type")
         self._let_go()
@@ -232,6 +240,9 @@ class ModelRequestRun:
             self.conversation.record(item)
             if kind == "reasoning":
                 self._thought(item)
+            elif is_finished_search(item):
+                began = self._searches.pop(str(item.get("id")), None)
+                self.turn.searched(item, 0.0 if began is None else monotonic() - began)
 
     def _keep_message(self) -> None:
         item, self._message = self._message, None
@@ -342,6 +353,7 @@ _HANDLERS: dict[type, Callable[[ModelRequestRun, Any], None]] = {
     Retrying: ModelRequestRun._retrying,
     Notice: ModelRequestRun._notice,
     Completed: ModelRequestRun._completed,
+    ItemStarted: ModelRequestRun._started,
     ItemDone: ModelRequestRun._item,
     CutCall: ModelRequestRun._cut,
 }

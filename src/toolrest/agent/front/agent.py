@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from toolrest.agent.conversation.output_type import OutputType
 from toolrest.agent.conversation.prompt import opening_for
+from toolrest.agent.front.streamed import Streamed
 from toolrest.agent.offer import NamedTools
 from toolrest.agent.open_session import fork as fork_session
 from toolrest.agent.open_session import open_with, provided
@@ -21,7 +21,6 @@ from toolrest.gate.context import Context
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation, Prompt
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.conversation.turn_events import TurnEvents
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.user_questions import OnQuestion
@@ -150,14 +149,12 @@ class Agent(Generic[Out]):
             raise RuntimeError("an event loop is running here: use `await agent.run(…)`")
         return asyncio.run(self.run(prompt, deps=deps))
 
-    @asynccontextmanager
-    async def stream(self, prompt: Prompt, *, deps: Any = None) -> AsyncIterator[TurnEvents[Out]]:
+    def stream(self, prompt: Prompt, *, deps: Any = None) -> Streamed[Out]:
         """The events of a run: `async with agent.stream("…") as events: async for event in events`.
 
         Or read `events.text()`, the answer piece by piece, and then `await events.result()`.
         """
-        async with self.session(deps=deps) as conversation, conversation.stream(prompt) as events:
-            yield events
+        return Streamed(lambda: self.session(deps=deps), prompt)
 
     def session(
         self,

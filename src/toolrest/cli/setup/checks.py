@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from toolrest.agent.path_policy import tool_roots
+from toolrest.agent.rest import Toolrest
 from toolrest.config import Config
 from toolrest.errors import ConfigError
 from toolrest.mcp.servers import configured
 from toolrest.mcp.tool_cache import ToolCache, tool_cache_path
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.sandbox.programs import find_program
+from toolrest.tools.catalog import offers_search
 from toolrest.tools.files.ripgrep import find_rg
 from toolrest.wire.providers import provider_for, with_default_model
 
@@ -50,6 +52,10 @@ def checks(config: Config, env: Mapping[str, str] | None = None) -> Iterator[Che
     yield Check("rg", rg) if rg else Check("rg", "not found: no search", fix)
     yield _trust(config)
     yield from _servers(config, environ)
+    if offers_search(config.value):
+        folder = config.workspace or os.getcwd()
+        for name, why in Toolrest(folder, config=config, env=environ).unoffered().items():
+            yield Check(name, f"not offered: {why}")
 
 
 def _provider(config: Config, env: Mapping[str, str]) -> Check:

@@ -10,6 +10,7 @@ import click
 from toolrest.cli.options import Choices, session_options
 from toolrest.config.codex import codex_home
 from toolrest.config.codex import import_codex as convert
+from toolrest.config.codex import import_memo as convert_memo
 from toolrest.config.files import config_file, toolrest_home
 from toolrest.config.write import set_value
 from toolrest.policy.rules.files import allow_line, append_allow, load_rules
@@ -81,11 +82,27 @@ def import_codex(folder: str | None) -> None:
     of them to keep so, and the answers go to your rules file; otherwise they are listed with the
     line to add.
     """
-    text, skipped = convert(folder)
+    _print(*convert(folder))
+    _import_rules(folder)
+
+
+@command.command("import-memo")
+@click.option(
+    "--from", "folder", metavar="DIR", help="Memo Code's home; default: $MEMO_HOME or ~/.memo."
+)
+def import_memo(folder: str | None) -> None:
+    """Print your Memo Code servers as Toolrest settings.
+
+    Its MCP servers come over, and which of them are active. No setting is written. What cannot be
+    taken over is listed on standard error with the reason.
+    """
+    _print(*convert_memo(folder))
+
+
+def _print(text: str, skipped: list[str]) -> None:
     click.echo(text, nl=False)
     for line in skipped:
         click.echo(f"toolrest: not taken over: {line}", err=True)
-    _import_rules(folder)
 
 
 _KEEP = click.Choice(["outside", "inside", "no"])

@@ -12,14 +12,20 @@ ALIASES: dict[Key, Key] = {
     ("tool_config", "sandbox_policy"): ("sandbox_policy",),
     ("tool_security", "sandbox_policy"): ("sandbox_policy",),
     ("tool_config", "tools_web_search_request"): ("tools", "tools_web_search_request"),
+    ("tool_config", "include_plan_tool"): ("tools", "include_plan_tool"),
+    ("tool_config", "include_apply_patch_tool"): ("tools", "include_apply_patch_tool"),
+    ("tool_config", "include_view_image_tool"): ("tools", "include_view_image_tool"),
+    ("tool_config", "use_experimental_streamable_shell_tool"): ("tools", "shell_type"),
     ("tools", "web_search"): ("tools", "tools_web_search_request"),
     ("tools", "use_experimental_streamable_shell_tool"): ("tools", "shell_type"),
     ("openai_base_url",): ("model_providers", "openai", "base_url"),
 }
 """Each alias and its setting."""
 
+_STREAMABLE = "use_experimental_streamable_shell_tool"
 SWITCHES: dict[Key, dict[bool, str]] = {
-    ("tools", "use_experimental_streamable_shell_tool"): {True: "unified_exec", False: "family"},
+    (table, _STREAMABLE): {True: "unified_exec", False: "family"}
+    for table in ("tools", "tool_config")
 }
 """Aliases that are true or false, and the setting's value for each."""
 

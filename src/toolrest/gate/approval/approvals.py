@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from toolrest.errors import Fatal, Rejected, ToolCallError
 from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
@@ -43,6 +43,11 @@ class Approvals:
         waiting: WaitingRequests,
         parent: Approvals | None = None,
     ) -> None:
+        if not (callable(on_ask) or on_ask in get_args(Unasked)):
+            choices = ", ".join(map(repr, get_args(Unasked)))
+            raise TypeError(
+                f"on_ask is a function that takes a request, or one of {choices}; not {on_ask!r}"
+            )
         self._bus = bus
         self._mode = settings.approval_policy
         self._sandbox_mode = settings.sandbox_mode

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
+from toolrest.gate.call.hosted import record_search
 from toolrest.gate.call.schedule import Place
 from toolrest.gate.call.walk import Walk
 from toolrest.gate.threads import GRACE_SECONDS
@@ -200,6 +201,10 @@ class Turn:
         self._by_id.setdefault(call_id, []).append(running)
         return running
 
+    def searched(self, item: Mapping[str, Any], seconds: float = 0.0) -> None:
+        """Record a search that the model's own server did: it counts as a call."""
+        record_search(self._session, self.id, item, seconds)
+
     async def answers(self) -> list[Answered]:
         """Every call of this turn with its output, in call order."""
         return [Answered(running.item, await running.output()) for running in self._calls]
@@ -271,6 +276,8 @@ class Turn:
         Of a stream (or a list of its events) the model's own message comes first. TypeError for
         what is no reply.
         """
-        calls, written = await self._session.replies()(reply)
+        calls, written, searches = await self._session.replies()(reply)
+        for item in searches:
+            self.searched(item)
         started = [self.start(item) for item in calls]
         return written([Answered(call.item, await call.output()) for call in started])

@@ -7,6 +7,7 @@ Whatever goes wrong on the way becomes an output; nothing leaves here as an exce
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from toolrest.gate.tool.call import ToolCall
 
 _LARGE = 1 << 20
+_log = logging.getLogger("toolrest.tools")
+# Without a handler Python prints what is logged: into the chat, and among what `exec` says.
+_log.addHandler(logging.NullHandler())
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -102,11 +106,19 @@ class Walk(Struct):
         except (Exception, SystemExit) as error:
             # A tool that calls sys.exit() ends itself, not the program that called it.
             output = ToolOutput.error(f"{self.name} failed: {_described(error)}")
+            self._log_traceback(error)
         finally:
             _current.reset(token)
         if self.session.hooks is not None:
             output = await self.session.hooks.after(self, output)
         self.deliver(self.end(output))
+
+    def _log_traceback(self, error: BaseException) -> None:
+        """Log an exception of a tool: the model reads a line of it, its author needs the place."""
+        import traceback
+
+        text = "".join(traceback.format_exception(error))
+        _log.error("%s failed\n%s", self.name, self.session.redactor.redact(text).rstrip())
 
     def _cancelled(self) -> ToolOutput:
         task = asyncio.current_task()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.tool import Grammar, Icon, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from toolrest.gate.tool.function_tool import FunctionTool
+
+P = ParamSpec("P")
+R = TypeVar("R")
 EffectsSource: TypeAlias = "Effects | Callable[..., Effects] | None"
 Names: TypeAlias = "str | tuple[str, ...]"
 
 
 @overload
-def tool(function: F, /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -40,7 +44,7 @@ def tool(
     input_format: Literal["json", "freeform"] = "json",
     aliases: tuple[str, ...] = (),
     icon: Icon | None = None,
-) -> Callable[[F], Tool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -68,23 +72,26 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     from toolrest.gate.tool.function_tool import FunctionTool
 
-    def make(fn: Callable[..., Any]) -> Tool:
+    def make(fn: Callable[P, R]) -> FunctionTool[P, R]:
         return FunctionTool(fn, **options)
 
     return make if function is None else make(function)
 
 
 def as_tool(value: Any) -> Tool:
-    """The Tool of a user's value: a Tool, a Tool subclass, a typed function or an agent."""
+    """The Tool of a user's value: a Tool, a Tool subclass, a typed function or an agent.
+
+    ToolDefinitionError where models could not be told its arguments.
+    """
     if isinstance(value, Tool):
+        value.check_types()
         return value
     if isinstance(value, type) and issubclass(value, Tool):
         return value()
     if hasattr(value, "as_tool"):
         return as_tool(value.as_tool())
     if callable(value):
-        made: Tool = tool(value)
-        return made
+        return as_tool(tool(value))
     raise ToolDefinitionError(
         f"tools must be functions, agents or Tool objects, not {type(value).__name__}: {value!r}"
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from toolrest.answer import Answer
 from toolrest.errors import ToolDefinitionError
@@ -25,13 +27,16 @@ from toolrest.policy.effects import Effects, Risk
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class FunctionTool(Tool):
+
+class FunctionTool(Tool, Generic[P, R]):
     """The tool that `@tool` makes. Calling it calls the function itself."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         name: str | None = None,
         description: str | None = None,
@@ -52,7 +57,7 @@ class FunctionTool(Tool):
         aliases: tuple[str, ...] = (),
         icon: Icon | None = None,
     ) -> None:
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.name = name or str(getattr(function, "__name__", ""))
         self.timeout = timeout
         self.idempotent = idempotent
@@ -71,7 +76,8 @@ class FunctionTool(Tool):
                 f"not {type(parameters).__name__}"
             )
         self._raw_schema = parameters
-        self._signature = _Signature(function, self.name, caller_locals())
+        raw = parameters is not None
+        self._signature = _Signature(function, self.name, caller_locals(), hinted=not raw)
         self._is_async = inspect.iscoroutinefunction(function)
         self._generates = inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(
             function
@@ -86,9 +92,10 @@ class FunctionTool(Tool):
         self.typical = self._typical()
         self.icon = icon or _icon(self.typical)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without the gate."""
-        return self.function(*args, **kwargs)
+        result: R = self.function(*args, **kwargs)
+        return result
 
     @property
     def deps(self) -> Any:
@@ -118,7 +125,19 @@ class FunctionTool(Tool):
     @cached_property
     def parameters(self) -> JSONObject:
         """The JSON Schema of the arguments."""
-        return super().parameters if self._raw is None else self._raw.parameters
+        if self._raw is not None:
+            return self._raw.parameters
+        try:
+            return super().parameters
+        except ToolDefinitionError:
+            raise
+        except Exception as error:
+            raise ToolDefinitionError(self._signature.without_schema(error)) from None
+
+    def check_types(self) -> None:
+        """Raise ToolDefinitionError for a parameter whose type has no schema."""
+        if self._raw_schema is None and self.kind == "function" and not self._signature.is_plain:
+            _ = self.parameters
 
     @cached_property
     def _raw(self) -> RawSchema | None:
@@ -240,10 +259,25 @@ class FunctionTool(Tool):
         return names
 
     def _check_shape(self) -> None:
+        self._check_names()
         if self.kind == "custom" and len(self._signature.fields) != 1:
             raise ToolDefinitionError(
                 f"tool {self.name}: a freeform tool takes exactly one parameter, the text"
             )
+
+    def _check_names(self) -> None:
+        """Refuse a parameter that the tool's own schema can never fill."""
+        schema, fields = self._raw_schema, self._signature.fields
+        if not schema or not self._properties or not _COMPOSED.isdisjoint(schema):
+            return
+        if len(fields) == 1 and fields[0].name not in self._properties:
+            return  # it takes all arguments as a dict
+        for field in fields:
+            if field.default is field.empty and field.name not in self._properties:
+                raise ToolDefinitionError(
+                    f"tool {self.name}: parameter `{field.name}` is not in its schema, which has "
+                    f"{', '.join(sorted(self._properties))} (the context is annotated as Context)"
+                )
 
     def _typical(self) -> Effects:
         parts = [self._declared] if isinstance(self._declared, Effects) else []
@@ -252,6 +286,10 @@ class FunctionTool(Tool):
         if not parts or callable(self._declared):
             parts.append(Effects.none() if self._mutating is False else Effects.unknown())
         return self._finished(parts)
+
+
+_COMPOSED = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
+"""Keywords by which a schema may have more properties than it lists."""
 
 
 def _risk(value: Risk | str | None, name: str) -> Risk | None:
@@ -270,9 +308,16 @@ class _Signature:
     """The parameters of a function, split into model fields and the context."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str, local_names: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        name: str,
+        local_names: Mapping[str, Any],
+        *,
+        hinted: bool = True,
     ) -> None:
+        """`hinted`: the schema comes from the type hints, so every parameter has one."""
         self.tool = name
+        self._hinted = hinted
         self.context: str | None = None
         self.deps: Any = Any
         self.fields: list[inspect.Parameter] = []
@@ -300,7 +345,7 @@ class _Signature:
         elif Context in (parameter.annotation, typing.get_origin(parameter.annotation)):
             self.context = parameter.name
             self.deps = next(iter(typing.get_args(parameter.annotation)), Any)
-        elif parameter.annotation is parameter.empty:
+        elif parameter.annotation is parameter.empty and self._hinted:
             raise ToolDefinitionError(
                 f"tool {self.tool}: parameter `{parameter.name}` has no type hint, "
                 "so there is no schema for it"
@@ -339,7 +384,48 @@ class _Signature:
                 self.tool, __config__=ConfigDict(extra="allow", protected_namespaces=()), **fields
             )
         except (PydanticUserError, TypeError, NameError) as error:
-            raise ToolDefinitionError(f"tool {self.tool}: no schema for it: {error}") from None
+            raise ToolDefinitionError(self.without_schema(error)) from None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all types are ones that always have a schema; looks without pydantic."""
+        return all(_is_plain(field.annotation) for field in self.fields)
+
+    def without_schema(self, error: Exception) -> str:
+        """The message for types that have no schema, with the first such parameter."""
+        from pydantic import TypeAdapter
+
+        for field in self.fields:
+            try:
+                TypeAdapter(field.annotation).json_schema()
+            except Exception as problem:
+                shown = inspect.formatannotation(field.annotation)
+                return (
+                    f"tool {self.tool}: parameter `{field.name}`: there is no schema for the type "
+                    f"{shown}; use plain types, a dataclass or a pydantic model, or give "
+                    f"parameters=, a JSON Schema ({_first_line(problem)})"
+                )
+        return f"tool {self.tool}: no schema for it: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+_PLAIN = frozenset((str, int, float, bool, list, dict, Path, Any, None, type(None)))
+_PLAIN_AROUND = frozenset((list, dict, typing.Union, types.UnionType))
+
+
+def _is_plain(annotation: Any) -> bool:
+    origin = typing.get_origin(annotation)
+    if origin is None:
+        try:
+            return annotation in _PLAIN
+        except TypeError:  # not hashable
+            return False
+    if origin is Literal:
+        return True
+    return origin in _PLAIN_AROUND and all(map(_is_plain, typing.get_args(annotation)))
 
 
 def _described(annotation: Any, text: str) -> Any:

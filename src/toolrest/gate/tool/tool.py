@@ -16,7 +16,7 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
 from toolrest.gate.tool.call import ToolCall
-from toolrest.items import Group, JSONObject
+from toolrest.items import Group, JSONObject, Wire
 from toolrest.policy.effects import Effects, Risk
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
-    from toolrest.gate.session import Ground
+    from toolrest.gate.session import Ground, Session
     from toolrest.policy.name_risk import NameRisk
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
 Icon: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 """The kind of a call for editors, as the Agent Client Protocol has them."""
+OfferedAs: TypeAlias = Literal["own kind", "function", "nothing"]
+"""The form in which a tool is offered on a wire: its own kind where the wire has it, or none."""
 ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "tool_call"]
 """Item types of `codex exec --json` that a call alone can begin."""
 
@@ -169,6 +171,15 @@ class Tool:
         """The tool for a session."""
         return cls()
 
+    def offered_as(self, wire: Wire, session: Session) -> OfferedAs:
+        """The form in which it is offered now. May change between requests; must be quick."""
+        return "own kind"
+
+    @property
+    def missing(self) -> str:
+        """The reason why it could answer no call, for lists; empty where it can."""
+        return ""
+
     may_escalate: bool = True
     """Whether a call that the sandbox blocked may be retried outside, once approved."""
     may_ask_to_leave: bool = False
@@ -227,6 +238,9 @@ class Tool:
         if self.Args is None:
             return {"type": "object", "properties": {}, "additionalProperties": False}
         return schema_of(self.Args, self.name)
+
+    def check_types(self) -> None:
+        """Raise ToolDefinitionError where no schema can be made; called when it is passed."""
 
     def validate(self) -> None:
         """Raise ToolDefinitionError when the tool cannot work; called before it is offered."""

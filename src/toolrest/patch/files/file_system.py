@@ -24,6 +24,9 @@ class FileSystem(Protocol):
     def read(self, path: str) -> bytes:
         """The content of a regular file, never waiting. NotAFile and TooLarge are refusals."""
 
+    def check_size(self, path: str, size: int) -> None:
+        """Raise where a file may not become so large."""
+
     def check_writable(self, path: str) -> None:
         """Raise unless this existing file may be written, without changing it."""
 

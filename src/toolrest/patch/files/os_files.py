@@ -97,6 +97,9 @@ class OsFiles:
 
     # Writing
 
+    def check_size(self, path: str, size: int) -> None:
+        """Raise where a file may not become so large: nowhere, but for a policy."""
+
     def check_writable(self, path: str) -> None:
         """Raise unless this existing file may be written, without changing it."""
         os.close(self._open_to_write(path, _WRITE))

@@ -49,6 +49,13 @@ class PolicyFiles(OsFiles):
         finally:
             os.close(fd)
 
+    def check_size(self, path: str, size: int) -> None:
+        """Raise for what could not be read again (`tool_security.max_file_access_size`)."""
+        try:
+            self.policy.check_size(size, path)
+        except Rejected as error:
+            raise Refused(error.message) from None
+
     def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
         rule, unseen = self._judged(path)
         if writing and rule is not None:

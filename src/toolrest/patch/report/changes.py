@@ -43,6 +43,8 @@ def changes(records: Iterable[Record], legacy: str | None = None) -> list[Change
 
 def _change(record: Record, legacy: str | None) -> Change:
     before, after = _text(record.before, legacy), _text(record.after, legacy)
+    if record.unread:
+        return Change(record.path, "delete", f"({record.unread:,} bytes, too large to be shown)\n")
     if record.after is None:
         return Change(record.path, "delete", _listed(before))
     if record.before is None:

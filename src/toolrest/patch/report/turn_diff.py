@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from toolrest.patch.files.file_system import FileSystem
+from toolrest.patch.files.os_files import FileTooLarge
 from toolrest.patch.plan import Plan
 from toolrest.patch.text.diff import unified_diff
 
@@ -77,7 +78,12 @@ def _look(files: FileSystem, path: str, known: Mapping[str, bytes] = _UNKNOWN) -
         if stat.S_ISLNK(status.st_mode):
             return _File(os.fsencode(files.readlink(path)), "120000")
         mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
+    except OSError:
+        return None
+    try:
         return _File(known[path] if path in known else files.read(path), mode)
+    except FileTooLarge:
+        return _File(b"", mode)  # that it goes is shown, its text is not
     except OSError:
         return None
 

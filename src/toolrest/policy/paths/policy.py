@@ -22,6 +22,7 @@ from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.atomic_write import replace
 from toolrest.policy.paths.links import HiddenFiles
 from toolrest.policy.paths.locate import NoPlace, PinnedFile, locate, real_path
+from toolrest.policy.paths.protected import UNDOTTED
 from toolrest.policy.paths.rules import (
     MAX_FILE_SIZE,
     AnyPath,
@@ -30,6 +31,7 @@ from toolrest.policy.paths.rules import (
     unreadable,
     unwritable,
 )
+from toolrest.private_files import is_placeholder_entry
 
 EntryKind: TypeAlias = Literal["file", "dir", "symlink", "other"]
 Entry: TypeAlias = tuple[str, EntryKind]
@@ -230,7 +232,7 @@ class OpenFolder(Struct):
     real: str
 
     def entries(self) -> list[Entry]:
-        """Names and kinds in no order, without the hidden ones."""
+        """Names and kinds in no order, without the hidden ones and placeholders of sandboxes."""
         hidden = self.policy.hidden_names(self.real)
         with os.scandir(self.fd) as found:
             # Spelled out, not called: large folders are listed in half the time.
@@ -247,9 +249,22 @@ class OpenFolder(Struct):
                 )
                 for entry in found
             ]
+        may_be = [entry for entry in listed if entry[0][0] == "." or entry[0] in UNDOTTED]
+        placed = set(filter(self._is_placeholder, may_be))
+        if placed:
+            listed = [entry for entry in listed if entry not in placed]
         if hidden is None:
             return listed
         return [entry for entry in listed if not hidden(entry[0])]
+
+    def _is_placeholder(self, entry: Entry) -> bool:
+        """Whether a sandbox has put this here, to keep a protected name from being made."""
+        name = entry[0]
+        try:
+            status = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            return is_placeholder_entry(f"/proc/self/fd/{self.fd}/{name}", status)
+        except OSError:
+            return False
 
     def enter(self, name: str) -> OpenFolder:
         """A folder that `entries` showed; a symlink put in its place is not followed."""

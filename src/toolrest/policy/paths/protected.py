@@ -49,6 +49,9 @@ HOME_FILES: tuple[str, ...] = (
 READ_ONLY_GIT: tuple[str, ...] = (".git/hooks", ".git/config", ".git/info/attributes")
 """What of `.git` the sandbox keeps read-only: programs may commit, file tools may not."""
 
+UNDOTTED = frozenset((*GIT_PARTS, "modules", "worktrees", "Library"))
+"""First names of protected places that do not begin with a dot."""
+
 _LONGEST = 255
 _NAMES = frozenset(NAMES)
 _GIT_PARTS = frozenset(GIT_PARTS)

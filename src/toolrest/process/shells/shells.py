@@ -38,17 +38,27 @@ _PROGRAMS: dict[ShellKind, tuple[str, ...]] = {
 }
 
 
+_POSIX: tuple[ShellKind, ...] = ("bash", "zsh", "sh")
+
+
 class Shell(Struct, frozen=True):
     """A shell of a known kind at a path; `known` when the system itself names it as one."""
 
     kind: ShellKind
     path: str
     known: bool = True
+    instead_of: str = ""
+    """The shell that was asked for, where it is not there or not known."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is a shell that is not there, and whose lines no other can read."""
+        return not self.posix and bool(self.instead_of)
 
     @property
     def posix(self) -> bool:
         """True for shells that know `-c` and login profiles."""
-        return self.kind in ("bash", "zsh", "sh")
+        return self.kind in _POSIX
 
     def argv(self, command: str, *, login: bool = True) -> tuple[str, ...]:
         """The argument vector that runs a command line."""
@@ -87,10 +97,8 @@ class Shells(Struct, frozen=True, eq=False):
 
     def default(self) -> Shell:
         """The user's login shell when it is of a known kind, else the platform's usual one."""
-        kind = kind_of(self.passwd) if self.passwd else None
-        if kind is not None:
-            return Shell(kind, self.locate(kind))
-        for kind in self._usual():
+        own = kind_of(self.passwd) if self.passwd else None
+        for kind in (*((own,) if own else ()), *self._usual()):
             found = self.locate(kind)
             if os.path.isfile(found):
                 return Shell(kind, found)
@@ -99,11 +107,18 @@ class Shells(Struct, frozen=True, eq=False):
         return Shell("sh", _FALLBACK["sh"])
 
     def named(self, name: str) -> Shell:
-        """The shell that a model asked for; a program of no known kind becomes `/bin/sh`."""
+        """The shell that a model asked for; `/bin/sh` for one that is not there or not known.
+
+        Another kind's line means nothing to that, so PowerShell and cmd are left to be missing.
+        """
         kind = kind_of(name)
         if kind is None:
-            return Shell("sh", _FALLBACK["sh"])
+            return Shell("sh", _FALLBACK["sh"], instead_of=name)
         path = self.locate(kind, name)
+        if not os.path.isfile(path):
+            if kind in _POSIX:
+                return Shell("sh", _FALLBACK["sh"], instead_of=name)
+            return Shell(kind, name, known=False, instead_of=name)
         return Shell(kind, path, path != name or self._is_known(kind, path))
 
     def _is_known(self, kind: ShellKind, path: str) -> bool:

@@ -72,6 +72,7 @@ class Collab(Tool):
     small_window = False
     needs = ("include_collab_tools",)
     offered_when = ("session:agents",)
+    capability = "agents/message"
     pair: Pair
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
@@ -88,6 +89,7 @@ class SpawnAgent(Collab):
     """`spawn_agent`: start a sub-agent with a task."""
 
     name = "spawn_agent"
+    capability = "agents"
     pair = (events.CollabAgentSpawnBegin, events.CollabAgentSpawnEnd)
     # The agent's own calls pass the gate one by one, inside this session's limits.
     typical = Effects(calls=("agent",), exclusive=False, confined=True)

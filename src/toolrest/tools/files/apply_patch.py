@@ -80,7 +80,13 @@ def _object(properties: JSONObject, required: list[str]) -> JSONObject:
 _SCHEMAS: dict[str, JSONObject] = {
     "freeform": _object({"input": _string("The whole patch.")}, ["input"]),
     "function": _object({"input": _string("The whole patch.")}, ["input"]),
-    "unified": _object({"patch": _string("The diff.")}, ["patch"]),
+    "unified": _object(
+        {
+            "patch": _string("The diff."),
+            "confirm": {"type": "boolean", "description": "Taken and ignored: the user decides."},
+        },
+        ["patch"],
+    ),
     "string_edits": _object(
         {
             "file_path": _string("The file to change."),
@@ -100,7 +106,7 @@ class ApplyPatch(Tool):
     """`apply_patch`: takes every form; the model's family decides which one is offered."""
 
     name = "apply_patch"
-    group: Group = "patch"
+    group: Group = "edit"
     capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""
@@ -210,10 +216,12 @@ class PatchCall(ToolCall):
         from toolrest.patch.report.changes import changes
 
         found = list(changes(self.records))
+        kept = self.ctx.session.settings.checkpoints.max_file_size
+        lost = [record.path for record in self.records if record.unread > kept]
         return ToolQuestion(
             cwd=self.cwd,
             title=self._title(),
-            diff="\n".join(map(_shown, found)),
+            diff="\n".join([*(f"undo does not keep {path}" for path in lost), *map(_shown, found)]),
             changes={change.path: change.to_event() for change in found},
         )
 

@@ -64,7 +64,7 @@ class EditFile(Tool):
         "Change a file by replacing text, and get the change back as a diff. oldText must occur "
         "exactly once, or set replaceAll. All edits of a call apply, or none."
     )
-    group: Group = "patch"
+    group: Group = "edit"
     capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""

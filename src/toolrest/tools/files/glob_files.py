@@ -23,7 +23,7 @@ class GlobFiles(Tool):
         'any depth, one with a slash ("src/**/*.ts") paths below the directory. Files that git '
         "ignores are left out unless the pattern names them."
     )
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "search"
     exec_item: ExecItem = ""
     small_window = False

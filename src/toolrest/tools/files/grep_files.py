@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import grep_matches as matches
 from toolrest.tools.files.ripgrep import (
+    PathFilter,
     PathNames,
     Ripgrep,
     SearchEnd,
@@ -26,6 +28,7 @@ from toolrest.tools.files.ripgrep import (
 NOTHING = "No matches found."
 MOST = 2000
 _MOST_CONTEXT = 50
+_NAMED = 5
 _INCOMPLETE = "some files or folders could not be read and were not searched"
 
 
@@ -38,7 +41,7 @@ class GrepFiles(Tool):
         'git ignores are left out. output_mode "content" shows the matching lines, "count" how '
         "many there are in each file."
     )
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "search"
     exec_item: ExecItem = ""
     needs = ("files:all", "files:grep_files")
@@ -106,6 +109,8 @@ class GrepFiles(Tool):
         arguments = [
             *flags,
             "--null",
+            "--debug",
+            f"--max-filesize={ctx.files.max_file_size}",
             "--color=never",
             "--sortr=modified",
             f"--regexp={search.pattern}",
@@ -114,8 +119,13 @@ class GrepFiles(Tool):
             "--",
             search.where.real,
         ]
-        ended = await self.rg.run(arguments, take, cwd=ctx.cwd, ctx=ctx)
-        ended.check()
+        where, most = search.where, ctx.files.max_file_size
+        if not where.is_folder and os.stat(where.real).st_size > most:
+            ended = SearchEnd(1, too_large=(os.fsencode(where.real),))  # rg would search it
+        else:
+            ended = await self.rg.run(arguments, take, cwd=ctx.cwd, ctx=ctx)
+            ended.check()
+        search.note_large(ended.too_large, ctx)
         return ended
 
 
@@ -129,6 +139,18 @@ class Search(Struct):
     offset: int
     context: int
     notes: list[str] = field(default_factory=list)
+
+    def note_large(self, paths: Sequence[bytes], ctx: Context) -> None:
+        """Note the files that were passed over for their size, as far as they may be shown."""
+        filtered = PathFilter(self.where, ctx.files)
+        shown = sorted(path for path in map(filtered.shown, paths) if path is not None)
+        if not shown:
+            return
+        top = self.where.shown if self.where.is_folder else os.path.dirname(self.where.shown)
+        named = ", ".join(one_line_each([os.path.relpath(path, top) for path in shown[:_NAMED]]))
+        more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+        limit = f"tool_security.max_file_access_size ({ctx.files.max_file_size:,} bytes)"
+        self.notes.append(f"not searched, over {limit}: {named}{more}")
 
     def output(self, lines: list[str], shown: int, ended: SearchEnd, *, more: bool) -> ToolOutput:
         """The page of results, with notes."""

@@ -40,7 +40,7 @@ class ListDir(Tool):
         "List a directory, sorted by path, children indented under their parent. Directories "
         "end in `/`, symbolic links in `@`, other special files in `?`."
     )
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "read"
     exec_item: ExecItem = ""
     needs = ("files:all", "files:list_dir")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -19,10 +19,7 @@ from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.files import indentation, text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images.pictures import format_of
-from toolrest.tools.images.view_image import show
-
-if TYPE_CHECKING:
-    from toolrest.gate.session import Ground
+from toolrest.tools.images.view_image import ViewImage, show
 
 DEFAULT_LIMIT = 2000
 FAILED = "failed to read file: "
@@ -63,7 +60,7 @@ class ReadFile(Tool):
         "Page through long files with offset and limit, or use indentation mode to read the "
         "block of code around a line."
     )
-    group: Group = "files"
+    group: Group = "read"
     icon: Icon = "read"
     exec_item: ExecItem = ""
     needs = ("files:all", "files:read_file")
@@ -86,14 +83,6 @@ class ReadFile(Tool):
             default=None, description="Options of indentation mode; ignored in slice mode."
         )
 
-    def __init__(self, *, images: bool = True) -> None:
-        self.images = images
-
-    @classmethod
-    def build(cls, ground: Ground) -> Tool:
-        """Make the tool; it shows images unless view_image is switched off."""
-        return cls(images=ground.settings.tools.include_view_image_tool)
-
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
         return Effects(reads=(args.file_path,))
@@ -105,7 +94,7 @@ class ReadFile(Tool):
             args.file_path,
             plan(args),
             lambda: ctx.cancelled,
-            self.images,
+            ViewImage.name in ctx.session.registry,
             ctx.session.settings.legacy_encoding,
         )
         fd, status = job.open()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from selectors import EVENT_READ, DefaultSelector
@@ -29,6 +30,8 @@ _PIECE = 1 << 16
 _LOOK_UP = 0.05
 """Seconds between checks of the time limit and of cancellation."""
 _MOST_ERROR_BYTES = 4000
+_MOST_LARGE = 1000
+_TOO_LARGE = re.compile(rb": ignoring (/.*): [0-9]+ bytes$")
 _KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "PATH", "TMPDIR")
 """Git's own ignore files are found by these; a child gets nothing else."""
 
@@ -44,6 +47,8 @@ class SearchEnd(Struct, frozen=True):
     code: int
     errors: str = ""
     stopped: bool = False
+    too_large: tuple[bytes, ...] = ()
+    """Paths of files over `--max-filesize`, which `--debug` names."""
 
     @property
     def incomplete(self) -> bool:
@@ -73,7 +78,6 @@ class Ripgrep(Struct):
         argv = (
             _program(self.program or find_rg(ctx.files.tool_roots)),
             "--no-config",
-            f"--max-filesize={ctx.files.max_file_size}",
             *arguments,
         )
         env = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
@@ -97,27 +101,31 @@ class Ripgrep(Struct):
     ) -> SearchEnd:
         try:
             async with ctx.session.runner().searches.running(argv, cwd, env) as child:
-                errors = await ctx.in_thread(self._read, child.outputs, take, lambda: ctx.cancelled)
-                if errors is None:
-                    return SearchEnd(0, stopped=True)
+                said = _Messages()
+                whole = await ctx.in_thread(
+                    self._read, child.outputs, take, said, lambda: ctx.cancelled
+                )
+                if not whole:
+                    return SearchEnd(0, stopped=True, too_large=tuple(said.too_large))
                 ended = await child.wait()
                 if child.failure is not None:
                     raise child.failure
         except StartFailed as failure:
             raise _not_started(failure) from None
         code = None if ended is None else ended.exit_code
-        return SearchEnd(-(ended.signal or 0) if ended and code is None else code or 0, errors)
+        code = -(ended.signal or 0) if ended and code is None else code or 0
+        return SearchEnd(code, said.errors(), too_large=tuple(said.too_large))
 
     def _read(
         self,
         outputs: Sequence[int],
         take: Callable[[bytes], bool],
+        said: _Messages,
         stopped: Callable[[], bool],
-    ) -> str | None:
-        """Read both outputs to their end; return standard error, or None when `take` has enough."""
+    ) -> bool:
+        """Read both outputs to their end; False when `take` has enough before."""
         out, err = outputs
         deadline = monotonic() + self.seconds
-        errors = b""
         with DefaultSelector() as ready:
             ready.register(out, EVENT_READ)
             ready.register(err, EVENT_READ)
@@ -131,10 +139,42 @@ class Ripgrep(Struct):
                     if not piece:
                         ready.unregister(key.fd)
                     elif key.fd == err:
-                        errors = (errors + piece)[:_MOST_ERROR_BYTES]
+                        said.feed(piece)
                     elif not take(piece):
-                        return None
-        return errors.decode("utf-8", "replace").strip()
+                        return False
+        return True
+
+
+class _Messages:
+    """ripgrep's standard error: its errors, and with `--debug` the files it finds too large.
+
+    Names of files are in what it says of its walk, so nothing is an error from there on.
+    """
+
+    def __init__(self) -> None:
+        self.too_large: list[bytes] = []
+        self._errors = self._rest = b""
+        self._walks = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._take(line)
+
+    def errors(self) -> str:
+        """What went wrong, as ripgrep or its launcher says it."""
+        self._take(self._rest)
+        return self._errors.decode("utf-8", "replace").strip()
+
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b"rg: DEBUG|ignore::walk|"):
+            self._walks = True
+            found = _TOO_LARGE.search(line)
+            if found is not None and len(self.too_large) < _MOST_LARGE:
+                self.too_large.append(found[1])
+        elif not self._walks and not line.startswith(b"rg: DEBUG|"):
+            self._errors = (self._errors + line + b"\n")[:_MOST_ERROR_BYTES]
 
 
 def _program(path: str | None) -> str:

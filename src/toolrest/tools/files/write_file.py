@@ -25,7 +25,7 @@ class WriteFile(Tool):
         "Create a file with this content, or replace everything in it. Missing directories are "
         "made. To change a part of a file, edit it instead."
     )
-    group: Group = "patch"
+    group: Group = "edit"
     capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""

@@ -8,9 +8,11 @@ from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.events import ViewImageToolCall
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.call import ToolCall
 from toolrest.gate.tool.tool import ExecItem, Icon, Tool
 from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.policy.paths.names import inside
 from toolrest.tools.images.pictures import prepare
 
 
@@ -37,6 +39,18 @@ class ViewImage(Tool):
             also=("image_path",),
             description="The image file, absolute or relative to the working directory.",
         )
+
+    def begin(self, args: Args, ctx: Context) -> ToolCall:
+        """Refuse a relative path that climbs out of the workspace."""
+        path = args.path
+        full = ctx.resolve(path)
+        if not os.path.isabs(path) and not (inside(full, ctx.workspace) or inside(full, ctx.cwd)):
+            raise RespondToModel(
+                f"image path `{path}` leads out of the workspace: give the absolute path",
+                kind="policy_denied",
+                fields=("path",),
+            )
+        return super().begin(args, ctx)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""

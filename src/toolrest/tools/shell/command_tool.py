@@ -13,7 +13,7 @@ from toolrest.items import Group, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.policy.verdict.outcome import escalation_refused
-from toolrest.tools.files.apply_patch import PatchCall, failed, read
+from toolrest.tools.files.apply_patch import ApplyPatch, PatchCall, failed, read
 from toolrest.tools.shell.command_call import CommandCall
 from toolrest.tools.shell.sandbox_description import SandboxDescription
 
@@ -84,6 +84,9 @@ class CommandTool(Tool):
             self._refuse_escalation(ctx)
         patch = patch_in(launch)
         if patch is not None:
+            if ApplyPatch.name not in ctx.session.registry:
+                off = f"{ApplyPatch.name} is switched off here, in commands too"
+                raise RespondToModel(off, kind="policy_denied")
             return ShellPatchCall(self, args, ctx, *patch)
         return CommandCall(self, args, ctx, launch, git_armed)
 

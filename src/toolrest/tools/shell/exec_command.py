@@ -26,6 +26,8 @@ from toolrest.tools.shell.command_tool import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolrest.gate.output.collector import Collector
     from toolrest.process.sessions.session import SessionEnd
     from toolrest.running.results import ExecOutcome
@@ -145,10 +147,19 @@ class ExecCommand(CommandTool):
         if done.result.session_id is not None:
             running = (one.session_id for one in ctx.session.runner().sessions.list())
             ctx.session.open_commands.add(done.result.session_id, collector, running)
-        return answer(done, args.max_output_tokens, collector, way_out(ctx))
+        notes: tuple[str, ...] = ()
+        if launch.asked_shell:
+            notes = (f"{launch.asked_shell} is not available: {launch.argv[0]} ran the line",)
+        return answer(done, args.max_output_tokens, collector, way_out(ctx), notes)
 
 
-def answer(done: ExecOutcome, tokens: int, collector: Collector | None, advice: str) -> ToolOutput:
+def answer(
+    done: ExecOutcome,
+    tokens: int,
+    collector: Collector | None,
+    advice: str,
+    notes: Sequence[str] = (),
+) -> ToolOutput:
     """Lay out an output as exec_command and write_stdin return it."""
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
@@ -168,7 +179,7 @@ def answer(done: ExecOutcome, tokens: int, collector: Collector | None, advice: 
         code=result.exit_code,
         signal=result.signal,
         backend=done.backend,
-        notes=_notes(done),
+        notes=[*notes, *_notes(done)],
         blocked=done.blocked,
         advice=advice,
         collected=collected,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.events import WebSearchBegin, WebSearchEnd
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
+from toolrest.gate.decision.judge import judge_by_policy
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import ExecItem, Icon, Tool, ToolKind
-from toolrest.items import Group, JSONObject, ToolOutput
+from toolrest.gate.tool.call import ToolCall
+from toolrest.gate.tool.tool import ExecItem, Icon, OfferedAs, Tool, ToolKind
+from toolrest.items import Group, JSONObject, ToolOutput, Wire
 from toolrest.policy.effects import Effects
+from toolrest.policy.modes import need
 from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import WebClient
@@ -35,7 +40,7 @@ from toolrest.tools.web.webfetch import WebOptions, judge
 if TYPE_CHECKING:
     from toolrest.config import Settings
     from toolrest.config.schema.tools import SearchSettings
-    from toolrest.gate.session import Ground
+    from toolrest.gate.session import Ground, Session
 
 NOT_CONFIGURED = (
     "web_search is not configured: set search.backend to searxng (with search.url), brave or "
@@ -43,6 +48,9 @@ NOT_CONFIGURED = (
 )
 _LONGEST_QUERY = 1_000
 _TITLE, _URL, _SNIPPET = 200, 2_000, 500
+_MOST_DOMAINS = 100
+"""Domains that the hosted search takes."""
+_DOMAIN = re.compile(r"[a-z0-9.-]*[a-z][a-z0-9-]*", re.IGNORECASE)
 
 
 class SearchOptions(Struct, frozen=True):
@@ -55,7 +63,15 @@ class SearchOptions(Struct, frozen=True):
     allowed: Allowlist = field(default_factory=lambda: Allowlist(()))
     blocked: Allowlist = field(default_factory=lambda: Allowlist(()))
     most: int = 10
-    live: bool = True
+    wanted: str | None = None
+    """The setting `web_search`, if the user has set it."""
+    filters: JSONObject | None = field(default_factory=dict)
+    """The lists of domains as the hosted search takes them; None where it cannot hold them."""
+
+    @property
+    def live(self) -> bool:
+        """Whether pages may be fetched for a search, not only what the server has stored."""
+        return self.wanted != "cached"
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str]) -> SearchOptions:
@@ -69,8 +85,43 @@ class SearchOptions(Struct, frozen=True):
             Allowlist(chosen.allowed_domains, "search.allowed_domains"),
             Allowlist(chosen.blocked_domains, "search.blocked_domains"),
             chosen.max_results,
-            live=settings.web_search != "cached",
+            settings.web_search,
+            _hosted_filters(settings),
         )
+
+
+def _hosted_filters(settings: Settings) -> JSONObject | None:
+    """The keys of a hosted spec that hold the user's lists; None where they cannot be held.
+
+    A domain there has all names beneath it, and there is no list of blocked ones.
+    """
+    if settings.search.blocked_domains:
+        return None
+    lists = [settings.search.allowed_domains, settings.tool_security.allowed_network_domains]
+    domains: set[str] | None = None
+    for entries in (entries for entries in lists if entries and "*" not in entries):
+        found = {entry for entry in entries if not entry.startswith("*.")}
+        if found != {entry[2:] for entry in entries if entry.startswith("*.")}:
+            return None
+        if not all("." in name and _DOMAIN.fullmatch(name) for name in found):
+            return None  # an address, a range, or a port
+        domains = found if domains is None else _both(domains, found)
+    if domains is None:
+        return {}
+    if not 0 < len(domains) <= _MOST_DOMAINS:
+        return None
+    return {"filters": {"allowed_domains": sorted(domains)}}
+
+
+def _both(one: set[str], other: set[str]) -> set[str]:
+    return {name for name in one if _within(name, other)} | {
+        name for name in other if _within(name, one)
+    }
+
+
+def _within(name: str, domains: set[str]) -> bool:
+    labels = name.split(".")
+    return any(".".join(labels[n:]) in domains for n in range(len(labels)))
 
 
 def _backend(chosen: SearchSettings, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
@@ -118,12 +169,41 @@ class WebSearch(Tool):
         self.options = options or SearchOptions()
         self.own: SearchFunction | None = None
         """The host program's own search, in place of a service."""
-        self.hosted: JSONObject = {"external_web_access": self.options.live}
+        self.hosted: JSONObject = {
+            "external_web_access": self.options.live,
+            **(self.options.filters or {}),
+        }
 
     @classmethod
     def build(cls, ground: Ground) -> Tool:
         """Make the tool with the search service of the settings."""
         return cls(SearchOptions.of(ground.settings, ground.environ))
+
+    def offered_as(self, wire: Wire, session: Session) -> OfferedAs:
+        """The server's own search where a call of the function would not be asked about."""
+        if wire == "responses" and self.options.filters is not None:
+            as_function = session.config.family.prefer_function_tools
+            if not as_function and self._is_allowed(session):
+                return "own kind"
+        return "nothing" if self.missing else "function"
+
+    @property
+    def missing(self) -> str:
+        """The reason why no search service can be asked."""
+        return self.options.problem if self._backend() is None else ""
+
+    def _is_allowed(self, session: Session) -> bool:
+        """Whether the model's server may search as things are now, unasked."""
+        hooks = session.hooks
+        if hooks is not None and any(
+            hook.event == "PreToolUse" and hook.matches((self.name,)) for hook in hooks.hooks.listed
+        ):
+            return False
+        ctx = Context(session, "", self.name, "", session.turn_diff())
+        call = HostedSearch(self, None, ctx, Effects(connects=(self.name,)))
+        decision = judge_by_policy(session, call, "")
+        decision = session.taint.judge(call, decision, session.decider.mode)
+        return session.mode.judge(call, decision).verdict == Answer.ALLOW
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the search service."""
@@ -138,8 +218,18 @@ class WebSearch(Tool):
         if backend is None:
             raise RespondToModel(self.options.problem)
         if backend.endpoint is None:
-            return None
+            return self._by_setting(ctx) if self.options.wanted == "live" else None
         return judge(backend.endpoint, self._web(backend), ctx)
+
+    def decide_hosted(self, ctx: Context) -> Decision | None:
+        """Judge a search by the model's own server."""
+        return None if self.options.wanted is None else self._by_setting(ctx)
+
+    def _by_setting(self, ctx: Context) -> Decision:
+        """The decision where the user has chosen that searches are made."""
+        if need("write", ctx.session.approval_policy) == Answer.ASK:
+            return Decision(Answer.ASK, "table.write", "it searches the web", what="write")
+        return Decision(Answer.ALLOW, "search.chosen", what="write")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Search, filter the results, and mark them as external content."""
@@ -195,7 +285,18 @@ class WebSearch(Tool):
         web, endpoint = self.options.web, backend.endpoint
         chosen = frozenset({(endpoint.host, endpoint.port)} if endpoint is not None else ())
         access = UrlAccess(web.access.listed, chosen, web.access.resolve)
-        return WebOptions(access, web.caps, web.robots, web.unasked)
+        unasked = web.unasked or self.options.wanted == "live"
+        return WebOptions(access, web.caps, web.robots, unasked)
+
+
+class HostedSearch(ToolCall):
+    """A search by the model's own server, judged before it is offered: it cannot be asked about."""
+
+    tool: WebSearch
+
+    def decide(self) -> Decision | None:
+        """Decide as for the function, without a search service of ours."""
+        return self.tool.decide_hosted(self.ctx)
 
 
 def _output(rows: list[JSONObject], query: str) -> ToolOutput:

@@ -15,7 +15,7 @@ from toolrest.items import Answered, CallItem, JSONObject
 from toolrest.wire.apis.sdk_stream import StreamedReply, streamed_reply, wire_of
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.http.sse import Events
-from toolrest.wire.items.decode import calls_in, is_call_item, plain
+from toolrest.wire.items.decode import calls_in, finished_searches, is_call_item, plain
 from toolrest.wire.items.encode import encode
 
 _WANTED: Final = (
@@ -27,8 +27,8 @@ _MOST_WRAPPINGS: Final = 4  # a coroutine of a raw response of text
 
 async def read_calls(
     reply: Any,
-) -> tuple[list[CallItem], Callable[[Sequence[Answered]], list[Any]]]:
-    """The calls of a reply, and what writes their outputs in the same wire."""
+) -> tuple[list[CallItem], Callable[[Sequence[Answered]], list[Any]], Sequence[Mapping[str, Any]]]:
+    """The calls of a reply, what writes their outputs in the same wire, and finished searches."""
     items, streamed = await read_reply(reply)
     calls = calls_in(items)
 
@@ -39,7 +39,7 @@ async def read_calls(
         outputs = [encode([each])[0] | _failed(each) for each in answered]
         return streamed.messages(outputs)
 
-    return calls, written
+    return calls, written, finished_searches(items)
 
 
 def _failed(answered: Answered) -> JSONObject:

@@ -54,6 +54,22 @@ def calls_in(reply: object) -> list[CallItem]:
     return list(_calls(reply, chat=False, depth=0))
 
 
+def finished_searches(reply: object) -> list[Object]:
+    """The searches of a Responses reply that the model's server did itself."""
+    value = plain(reply)
+    if isinstance(value, Mapping) and value.get("type") is None:
+        value = plain(value.get("output"))
+    parts = value if isinstance(value, list | tuple) else (value,)
+    found = (part for part in map(plain, parts) if isinstance(part, Mapping))
+    return [part for part in found if is_finished_search(part)]
+
+
+def is_finished_search(item: Object) -> bool:
+    """Whether an item is a search that the model's server has done."""
+    done = item.get("status") in ("completed", "failed")
+    return done and item.get("type") == "web_search_call"
+
+
 def _calls(value: object, *, chat: bool, depth: int) -> Iterator[CallItem]:
     value = plain(value)
     if isinstance(value, _ITEMS):
@@ -158,13 +174,14 @@ def _view_image(value: Object) -> CallItem:
     key = "path" if "path" in value and "image_path" not in value else "image_path"
     path, bad_path = _string(value, key, None)
     if problem or bad_path:
-        return MalformedCall(call_id, f"view_image_call: {problem or bad_path}", "view_image")
+        problem = f"view_image_call: {problem or bad_path}"
+        return MalformedCall(call_id, problem, "view_image", item="view_image_call")
     return ViewImageCall(call_id, path)
 
 
 def _web_search(value: Object) -> Iterator[CallItem]:
     """The search to run, if any: one that the server does has no call_id or is finished."""
-    if value.get("status") in ("completed", "failed"):
+    if is_finished_search(value):
         return
     if "call_id" not in value and "query" not in value:
         return
@@ -172,7 +189,8 @@ def _web_search(value: Object) -> Iterator[CallItem]:
     source = value if "query" in value else _object(value.get("action"))
     query, bad_query = _string(source, "query", None)
     if problem or bad_query:
-        yield MalformedCall(call_id, f"web_search_call: {problem or bad_query}", "web_search")
+        problem = f"web_search_call: {problem or bad_query}"
+        yield MalformedCall(call_id, problem, "web_search", item="web_search_call")
     else:
         yield WebSearchCall(call_id, query)
 

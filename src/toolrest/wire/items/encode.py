@@ -70,9 +70,10 @@ def _call_id(answer: Answered) -> str:
 
 def _responses(answer: Answered) -> JSONObject:
     item = answer.item
-    if isinstance(item, ViewImageCall):
+    malformed = item.item if isinstance(item, MalformedCall) else ""
+    if isinstance(item, ViewImageCall) or malformed == "view_image_call":
         return _view_image(answer)
-    if isinstance(item, WebSearchCall):
+    if isinstance(item, WebSearchCall) or malformed == "web_search_call":
         return _web_search(answer)
     freeform = isinstance(item, CustomToolCall) or (isinstance(item, MalformedCall) and item.custom)
     parts = [_input_part(part) for part in _parts(answer.output)]
