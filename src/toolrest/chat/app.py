@@ -253,6 +253,7 @@ class ChatApp:
 
         conversation = self.session.conversation
         settings = conversation.rest.settings
+        conversation.rest.session.columns.bind(self.screen.output_columns)
         self._keys = bindings(self.actions, settings.chat.keys)
         self.commands.opened()
         self.screen.configure(self.commands.chat_settings())
