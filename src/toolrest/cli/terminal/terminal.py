@@ -20,6 +20,7 @@ _ENDLESS = 1 << 30
 
 QUIET = 0.5
 """Seconds without a key before an approval can be typed: type-ahead never answers."""
+DROPPED = "(What you typed before this question was dropped.)"
 PASTED = "\x1b[200~"
 """What `typed` returns for a paste."""
 _PASTES_MARKED, _PASTES_AS_TYPED = "\x1b[?2004h", "\x1b[?2004l"
@@ -58,7 +59,7 @@ class Terminal:
         `early` does.
         """
         if not early and self._drop_typed():
-            self.say("(What you typed before this question was dropped.)")
+            self.say(DROPPED)
         out = self._out or sys.stderr
         out.write(prompt)
         out.flush()
