@@ -769,6 +769,20 @@ def test_a_signal_ends_the_plain_chat_at_a_question(chat: Any, desk: Any, how: i
 
 @pytest.mark.slow
 @pytest.mark.needs("sandbox")
+def test_a_commands_terminal_is_as_wide_as_its_output_is_drawn(chat: Any) -> None:
+    bar = "import os; print('.' * (os.get_terminal_size().columns - 1) + '|')"
+    tty = {"cmd": f'python3 -c "{bar}"', "tty": True, "login": False}
+    pipe = {"cmd": "python3 -c \"print('+' * 79 + '|')\"", "login": False}
+    screen = chat([[Call("exec_command", tty), Call("exec_command", pipe)], "both ran"])
+    says(screen, "run them")
+    screen.sees("both ran", "tokens in")
+    rows = screen.text.splitlines()
+    assert "  " + "." * 76 + "|" in rows
+    assert "+" * 79 + "|" in rows, "80 columns are taken for granted off a terminal"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
 def test_a_signal_ends_the_chat_behind_an_attached_command(chat: Any) -> None:
     """Failed before: it went on until Ctrl-]."""
     command = {"cmd": "echo started; cat", "tty": True, "login": False, "yield_time_ms": 500}

@@ -51,6 +51,16 @@ def rollouts(desk: Any) -> list[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("early", ["fix the test\r", "fix"])
+def test_what_was_typed_before_the_question_is_dropped_and_said(asks: Any, early: str) -> None:
+    with asks() as screen:
+        screen.types(early)
+        screen.sees("What you typed before this question was dropped.", "Answer [1]:")
+        screen.types("3\r")
+        assert screen.ends() == 0
+
+
+@pytest.mark.slow
 @BOTH
 def test_a_new_folder_is_asked_about_once(desk: Any, asks: Any, words: Any) -> None:
     """Also one that brings nothing."""

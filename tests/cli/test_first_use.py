@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.screen import Screen
 
 from toolrest.testing import Cut, Pause
 
@@ -246,6 +247,21 @@ def test_a_session_that_goes_on_elsewhere_says_so(desk: Any, serve: Any, tmp_pat
 def test_no_sessions_is_said(desk: Any) -> None:
     ran = desk.run("sessions", "list")
     assert (ran.code, ran.out, ran.err) == (0, "", "no session is recorded\n")
+
+
+@pytest.mark.slow
+def test_a_session_is_listed_by_its_message_in_80_columns(desk: Any, serve: Any) -> None:
+    serve(["done"])
+    home = str(desk.workspace.parent)
+    ran = desk.run("exec", "fix the failing test of the cart", env={"HOME": home})
+    (rollout,) = desk.home.rglob("rollout-*.jsonl")
+    number = json.loads(rollout.read_text().splitlines()[0])["payload"]["id"]
+    assert ran.err.splitlines()[0].endswith(f", ~/project, session {number[:8]}")
+    with Screen([TOOLREST, "sessions", "list"], cwd=desk.workspace, env={"HOME": home}) as screen:
+        screen.sees("fix the failing test of the cart  ~/project")
+        assert screen.rows[0].startswith(f"{number[:8]}  20")
+        screen.ends()
+    assert desk.run("sessions", "list").out.startswith(number), "whole where a program reads it"
 
 
 def test_a_hook_that_cannot_run_is_named(desk: Any) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import DynamicKeyBindings
 
 from toolrest.chat.actions import KeyActions
@@ -88,6 +89,7 @@ class ChatApp:
         """What has the terminal for a while: the pager, an editor."""
         self._leaving = False
         self._open = False
+        self._prompt = prompt
         self._early = [prompt] if prompt else []
         self._code: int | None = 0
 
@@ -135,6 +137,14 @@ class ChatApp:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
         return self._code
+
+    def has_text(self) -> bool:
+        """Whether something was written, or sent, before there was a session."""
+        keys = "".join(press.data for press in get_typeahead(self.screen.app.input))
+        sent = self._early[1 if self._prompt else 0 :]
+        return any(
+            text.strip() and text[0] != "\x1b" for text in (*sent, keys, self.screen.buffer.text)
+        )
 
     def _signalled(self, number: int) -> None:
         self._code = 128 + number
@@ -253,6 +263,7 @@ class ChatApp:
 
         conversation = self.session.conversation
         settings = conversation.rest.settings
+        conversation.rest.session.columns.bind(self.screen.output_columns)
         self._keys = bindings(self.actions, settings.chat.keys)
         self.commands.opened()
         self.screen.configure(self.commands.chat_settings())

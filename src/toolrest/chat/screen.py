@@ -48,7 +48,7 @@ from toolrest.timeline.cells import (
     ReasoningCell,
     UserCell,
 )
-from toolrest.timeline.draw import Drawing, Line, safe_lines
+from toolrest.timeline.draw import INDENT, Drawing, Line, safe_lines
 from toolrest.timeline.plain import has_colour, styled
 from toolrest.timeline.text import cut_to
 
@@ -175,6 +175,10 @@ class ChatScreen:
         """Rows and columns of the terminal."""
         found = self.output.get_size()
         return found.rows, found.columns
+
+    def output_columns(self) -> int:
+        """The width of the lines of a command's output, which are indented."""
+        return max(20, self.size[1] - 1 - len(INDENT))
 
     def _composer_rows(self) -> int:
         return max(1, min(_COMPOSER_ROWS, self.size[0] // 3))

@@ -142,6 +142,8 @@ class Ground(Struct, frozen=True, eq=False, kw_only=True):
     """The agent that comes on top of the session."""
     watch: Lazy[Watch]
     """What watches the names that a sandbox does not hold; made with the first command."""
+    columns: Late[Callable[[], int]]
+    """How wide a front end draws what commands print; their terminals are as wide."""
     sampler: Late[Sampler]
     """What makes completions for MCP servers."""
 

@@ -67,6 +67,7 @@ class Runner:
         tally: CommandCount | None = None,
         watch: Callable[[], Watch] | None = None,
         watch_record: str = "",
+        columns: Callable[[], int] = lambda: 80,
     ) -> None:
         self.files = files
         self.confinement = confinement
@@ -86,6 +87,7 @@ class Runner:
         self._environ = dict(environ)
         self._thread_id = thread_id
         self._tally = tally or CommandCount()
+        self._columns = columns
         limits = confinement.limits.for_cgroup()
         self._owner = Owner(cgroup_limits=limits, records=registry, watched=watch_record)
         self.sessions = Sessions(self._owner)
@@ -364,7 +366,14 @@ class Runner:
         on_end: Callable[[SessionEnd], None] | None,
     ) -> ExecOutcome:
         cwd = launch.cwd
-        command = Command(launch.start, cwd, launch.env, tty=launch.tty, approved=launch.approved)
+        command = Command(
+            launch.start,
+            cwd,
+            launch.env,
+            tty=launch.tty,
+            cols=self._columns(),
+            approved=launch.approved,
+        )
         confined = await self._confined(command, outside)
         disturbed = False
 

@@ -29,7 +29,11 @@ from toolrest.timeline.cells import (
     UserCell,
 )
 from toolrest.timeline.questions import shown_answers
+<<<<<<< HEAD
 from toolrest.timeline.text import rows
+=======
+from toolrest.timeline.text import text_width
+>>>>>>> feb77e70 (Lists of sessions show the message at 80 columns, exec's header is short, and terminals of the chat's commands are as wide as their output is drawn)
 
 Line: TypeAlias = "list[tuple[str, str]]"
 STYLES = {
@@ -47,6 +51,8 @@ _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
 _AGENTS = {"completed": ("green", "✔"), "errored": ("red", "✗"), "running": ("cyan", "▸")}
 _KINDS = {"add": "A", "delete": "D", "update": "M"}
+INDENT = "  "
+"""Before each line of a command's output."""
 _COMMAND_LINES = 12
 _DIFF_LINES = 60
 
@@ -181,8 +187,16 @@ class Drawing(Struct):
         if not tail:
             return []
         hidden = count - len(tail)
-        lines: list[Line] = [[("dim", f"  … {_more(hidden)} above")]] if hidden > 0 else []
-        return lines + [[("dim", f"  {self.cut(safe_lines(line)[0], 2)}")] for line in tail]
+        lines: list[Line] = [[("dim", f"{INDENT}… {_more(hidden)} above")]] if hidden > 0 else []
+        return lines + [[("dim", self._indented(safe_lines(line)[0]))] for line in tail]
+
+    def _indented(self, text: str) -> str:
+        """A line of output: one that fits the terminal only without the indent stands without.
+
+        Off a terminal programs draw bars of 80 columns.
+        """
+        fits = self.width is not None and 0 <= self.width - text_width(text) < len(INDENT)
+        return text if fits else f"{INDENT}{self.cut(text, 2)}"
 
     def _file(self, file: FileDiff) -> list[Line]:
         path = shorter(file.path, self.workspace)

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from toolrest.sandbox.policy import Network
 
 
+_COLUMNS = 80
+
+
 def session_runner(ground: Ground, commands: CommandCount) -> Runner:
     """The runner of a session's programs."""
 
@@ -59,6 +62,10 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
     confinement = confinement_of(ground.settings, external=ground.config.external)
     confinement = ground.known.confined(confinement)
     config, files = ground.config, ground.files
+
+    def columns() -> int:
+        return _COLUMNS if ground.columns.value is None else ground.columns.value()
+
     return _runner(
         config,
         files,
@@ -70,6 +77,7 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
         none,
         commands,
         ground.watch,
+        columns,
     )
 
 
@@ -84,6 +92,7 @@ def _runner(
     none: Callable[[str], None] | None = None,
     commands: CommandCount | None = None,
     watch: Lazy[Watch] | None = None,
+    columns: Callable[[], int] = lambda: _COLUMNS,
 ) -> Runner:
     if confinement.backend == "vm":
         for path in files.shown:  # a folder that comes later would have the machine boot again
@@ -105,6 +114,7 @@ def _runner(
         tally=commands,
         watch=watch,
         watch_record="" if watch is None else watch().folder,
+        columns=columns,
     )
 
 

@@ -107,6 +107,7 @@ def make_session(
         skills=SessionSkills(config, files, environ),
         conversation=Late(),
         watch=watch,
+        columns=Late(),
         sampler=Late(),
     )
     questions = _questions(ground, on_question or getattr(on_ask, "ask_user", None))

@@ -168,7 +168,7 @@ async def _run(
         code = await app.run()
         if code is not None:
             return code
-        await ended_by_signals(_ask_first(choices, flags))
+        await ended_by_signals(_ask_first(choices, flags, lost=app.has_text()))
 
 
 def _report(config: Config, rollout: str | None) -> list[str]:
@@ -211,13 +211,16 @@ def _missing(config: Config) -> Literal["model", "folder"] | None:
     return "folder" if has_question(config) else None
 
 
-async def _ask_first(choices: Choices, flags: Mapping[str, Any]) -> None:
+async def _ask_first(choices: Choices, flags: Mapping[str, Any], *, lost: bool = False) -> None:
+    """Ask what is missing; `lost` where the person has written something already."""
     # Only on a first run.
     from toolrest.cli.setup.first_run import FirstRun
     from toolrest.cli.terminal.notices import ask_folder
-    from toolrest.cli.terminal.terminal import Terminal
+    from toolrest.cli.terminal.terminal import DROPPED, Terminal
 
     interruptible()  # Ctrl-C at a question leaves the terminal as it was
+    if lost:
+        Terminal().say(DROPPED)
     config = choices.load(flags)
     if _missing(config) == "model":
         _SET_UP.append(True)

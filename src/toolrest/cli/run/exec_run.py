@@ -30,6 +30,7 @@ from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
 from toolrest.timeline.plain import PlainPrinter
+from toolrest.timeline.text import short_path
 from toolrest.wire.model import ModelError, Usage
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ class _Run:
             settings = rest.settings
             self._printer.say(
                 f"{conversation.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
-                f"{rest.config.workspace}, session {conversation.id}"
+                f"{short_path(rest.config.workspace or '.')}, session {conversation.id[:8]}"
             )
             if self._untrusted is not None:
                 self._printer.say(HEADER)

@@ -29,6 +29,7 @@ from toolrest.timeline.draw import Drawing, safe_lines
 from toolrest.timeline.plain import columns, has_colour, styled
 from toolrest.timeline.replay import timed_cells
 from toolrest.timeline.stored import markdown, stored_cells
+from toolrest.timeline.text import short_path
 
 _SHOWN_LINES = 20
 _READING = "reading the recorded sessions"
@@ -69,7 +70,10 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
         title = row.title or "(no message)"
-        line = f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}"
+        folder = str(row.meta.get("cwd") or "?")
+        line = f"{row.stored.thread_id}  {when}  {folder}  {title}"
+        if drawing.width is not None:  # the message before what may be cut
+            line = f"{row.stored.thread_id[:8]}  {when}  {title}  {short_path(folder)}"
         click.echo(drawing.cut(" ".join(safe_lines(line))))
     if not found and not as_json:
         click.echo("no session is recorded" + (" here" if here else ""), err=True)

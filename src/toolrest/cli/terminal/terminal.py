@@ -20,6 +20,7 @@ _ENDLESS = 1 << 30
 
 QUIET = 0.5
 """Seconds without a key before an approval can be typed: type-ahead never answers."""
+DROPPED = "(What you typed before this question was dropped.)"
 PASTED = "\x1b[200~"
 """What `typed` returns for a paste."""
 _PASTES_MARKED, _PASTES_AS_TYPED = "\x1b[?2004h", "\x1b[?2004l"
@@ -57,8 +58,8 @@ class Terminal:
         What was typed before the question could be read does not count as an answer to it, unless
         `early` does.
         """
-        if not early:
-            termios.tcflush(self._fd, termios.TCIFLUSH)
+        if not early and self._drop_typed():
+            self.say(DROPPED)
         out = self._out or sys.stderr
         out.write(prompt)
         out.flush()
@@ -73,6 +74,18 @@ class Terminal:
         if not data:
             return None
         return data.decode("utf-8", "replace").split("\n", 1)[0].rstrip("\r")
+
+    def _drop_typed(self) -> bool:
+        """Drop what was typed so far; whether that was more than Enter or a terminal's report."""
+        before = termios.tcgetattr(self._fd)
+        raw = termios.tcgetattr(self._fd)
+        raw[3] &= ~termios.ICANON  # a line without its end can be read, too
+        termios.tcsetattr(self._fd, termios.TCSANOW, raw)
+        try:
+            data = os.read(self._fd, _MOST_LINE) if _has_input(self._fd) else b""
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSAFLUSH, before)
+        return bool(data.strip()) and not data.startswith(b"\x1b")
 
     async def typed(self, prompt: str) -> str | None:
         """Read a line that was typed after this prompt, which comes once the keyboard is quiet.
