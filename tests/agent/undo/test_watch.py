@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolrest import Toolrest
-from toolrest.agent.undo import put_back
+from toolrest.agent.undo import put_back, watched_git
 from toolrest.agent.undo.git_config import merged, same_but_plain
 from toolrest.agent.undo.plan import Item, Kept
 from toolrest.agent.undo.records import FileRecord
@@ -549,6 +549,65 @@ async def test_what_was_put_back_once_does_not_excuse_a_command_later(work: Path
         hook.write_text("the person's")
         await mine.run(program(work, "os.unlink(hooks + 'pre-push')"))
         assert hook.read_text() == "the person's"
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_new_repositories_do_not_push_older_ones_out_of_the_watch(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_git, "_MOST", 3)
+    for number in range(3):
+        git(work, "init", "-q", f"a{number}")
+    (work / "a3").mkdir()
+    (work / "a3" / ".git").symlink_to(work / "sub" / ".git")
+    hook = work / "sub/.git/hooks/pre-push"
+    async with desk(work) as mine:
+        await mine.run("ls")
+        await mine.run(program(work, "open(hooks + 'pre-push', 'w').write('evil')"))
+        assert not hook.exists()
+        (text,) = mine.warned
+        assert "2 new repositories here are not watched" in text
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_what_is_new_is_kept_up_to_a_sum_and_told_up_to_a_number(work: Path) -> None:
+    """Files of holes cost a command nothing."""
+    hooks = work / "sub/.git/hooks"
+    before = sorted(hooks.iterdir())
+    holes = (
+        "for n in range(60):\n"
+        "    with open(f'{hooks}{n}', 'w') as file:\n"
+        "        file.truncate(2 << 20)\n"
+        "        file.write(str(n))"
+    )
+    async with desk(work) as mine:
+        said = await mine.run(program(work, holes))
+        assert sorted(hooks.iterdir()) == before
+        assert len(mine.told) == said.count("Put back") == 20
+        assert "40 more protected names were put back" in said
+        assert any("too much" in text for text in mine.warned)
+        (packs,) = (work.parent / "home" / "watched").glob("*/packs")
+        assert sum(pack.stat().st_size for pack in packs.iterdir()) < 80 << 20
+
+
+@slow
+@pytest.mark.needs("namespaces")
+async def test_many_entries_do_not_keep_a_hook_of_a_repository_that_a_command_made(
+    work: Path,
+) -> None:
+    made = (
+        "for name in ('hooks', 'objects', 'refs'): os.makedirs('new/.git/' + name)\n"
+        "open('new/.git/HEAD', 'w').write('ref: refs/heads/main')\n"
+        "open('new/.git/config', 'w').close()\n"
+        "for n in range(2100): open(f'new/.git/hooks/{n}', 'w').close()\n"
+        "os.close(os.open('new/.git/hooks/pre-push', os.O_CREAT, 0o755))"
+    )
+    async with desk(work) as mine:
+        await mine.run(program(work, made))
+        assert (work / "new/.git/hooks/7").exists()
+        assert not (work / "new/.git/hooks/pre-push").exists()
 
 
 def test_a_content_that_is_not_known_equals_no_other() -> None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from toolrest.agent.undo.git_config import merged, same_but_plain
@@ -125,9 +126,10 @@ def live_hooks(watched: WatchedNames, below: str) -> list[Item]:
         for path, record in watched.known.items()
         if record is not None and not inside(path, below)
     }
+    there = watched.known | dict(watched.crowded(below))
     return [
         Item(path, record, None)
-        for path, record in watched.known.items()
+        for path, record in there.items()
         if inside(path, below)
         and os.path.basename(os.path.dirname(path)) == "hooks"
         and record is not None
@@ -153,7 +155,7 @@ def tops(changes: Changes) -> dict[str, Change]:
     return {
         path: pair
         for path, pair in sorted(changes.items())
-        if not any(path != one and inside(path, one) for one in changes)
+        if not any(str(above) in changes for above in PurePosixPath(path).parents)
     }
 
 

@@ -31,9 +31,8 @@ from toolrest.agent.undo.put_back import (
     write_ours,
 )
 from toolrest.agent.undo.records import Changes, CheckpointError
-from toolrest.agent.undo.watched import LIVING, LOCK, MOST, WatchedNames
+from toolrest.agent.undo.watched import LIVING, LOCK, MOST, ROOM, WatchedNames
 from toolrest.agent.undo.watched_git import watched_names
-from toolrest.events import PutBack
 from toolrest.events import Warning as WarningEvent
 from toolrest.gate.threads import run_in_thread
 from toolrest.policy.paths.names import inside
@@ -55,6 +54,8 @@ _BACKGROUND = 0.3
 _LINGER = 0.25
 _PATIENCE = 4
 """So often a file that is being written is left alone."""
+_TOLD = 20
+"""So many names are told one by one."""
 
 
 class Hold(Struct, eq=False):
@@ -79,6 +80,7 @@ class Watch(Struct, eq=False):
     _policies: dict[int, tuple[SandboxPolicy, bool]] = field(default_factory=dict)
     _planned: object = None
     _watched: WatchedNames | None = None
+    _too_many: bool = False
     _lock: int = -1
     _events: FolderEvents | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -123,6 +125,7 @@ class Watch(Struct, eq=False):
                 f"sandbox: cannot record the protected names in {self.folder}: {error}."
             ) from error
         hold = Hold(approved, end)
+        self._watched.room = self._watched.room if self._holds else ROOM
         self._holds.append(hold)
         self._watched.in_use = True
         if self._events is None:
@@ -194,20 +197,27 @@ class Watch(Struct, eq=False):
             return
         names: set[str] = set()
         pinned: set[str] = set()
+        too_many: set[str] = set()
         for policy, weak in self._policies.values():
-            more, git = watched_names(policy, repositories, weak=weak)
+            more, git, rest = watched_names(policy, repositories, weak=weak)
             names |= more
             pinned |= git
+            too_many |= rest
         if (names or pinned) and self._watched is None:
             from toolrest.agent.undo.dead_records import tell  # once a session
 
             tell(self.home, self.workspace, self.bus, undo=self.saver is not None)
             self._watched = WatchedNames(self.folder, self.workspace)
+        before = set() if self._watched is None else set(self._watched.left_out)
         if self._watched is not None and self._watched.add(names, pinned):
             self._watched.save()
-            for name in sorted(self._watched.left_out):
+            for name in sorted(self._watched.left_out - before):
                 self._warn(f"{name} is not watched: it has more than {MOST:,} entries")
-            self._watched.left_out.clear()
+        if too_many and not self._too_many:
+            self._too_many = True
+            self._warn(
+                f"{len(too_many):,} new repositories here are not watched: there are too many"
+            )
         self._planned = plan
 
     def _learn(self, watched: WatchedNames) -> None:
@@ -279,25 +289,31 @@ class Watch(Struct, eq=False):
 
     def _report(self, result: Result, by: str) -> None:
         self._unfiled.update(result.done)
-        for path, pair in tops(result.done).items():
-            self._tell(event_of(path, pair, by, self.workspace))
-        for path, why in result.failed.items():
-            self._tell(event_of(path, None, by, self.workspace, why))
+        events = [
+            event_of(one, pair, by, self.workspace) for one, pair in tops(result.done).items()
+        ]
+        failed = result.failed.items()
+        events += [event_of(one, None, by, self.workspace, why) for one, why in failed]
+        for event in events[:_TOLD]:
+            self.notes.append(event.message)
+            self.bus.emit(event)
+        if len(events) > _TOLD:
+            more = f"{len(events) - _TOLD:,} more protected names were put back, or could not be"
+            self.notes.append(more)
+            self._warn(more)
         self._put_back.update([*result.done, *result.failed])
         again = [path for path, times in self._put_back.items() if times > 1]
         if again and self._holds:
             self._put_back.clear()
-            self._end_all(again[0])
+            self._end_all(f"{again[0]} was changed again")
+        elif self._holds and self._watched and (len(result.done) > MOST or not self._watched.room):
+            self._end_all("there was too much to put back")
         self._file_soon()
 
-    def _tell(self, event: PutBack) -> None:
-        self.notes.append(event.message)
-        self.bus.emit(event)
-
-    def _end_all(self, path: str) -> None:
-        """End what changes a name again and again."""
-        self._warn(f"{path} was changed again, so the commands that run are ended")
-        self.notes.append(f"{path} was changed again, so the commands that ran were ended")
+    def _end_all(self, why: str) -> None:
+        """End what changes a name again and again, or much at once."""
+        self._warn(f"{why}, so the commands that run are ended")
+        self.notes.append(f"{why}, so the commands that ran were ended")
         for hold in self._holds:
             if hold.end is not None:
                 hold.end()

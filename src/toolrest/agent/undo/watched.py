@@ -43,6 +43,9 @@ KEEP = 16 << 20
 """And what is put back up to this one."""
 MOST = 2000
 """A name with more entries below it is not watched."""
+ROOM = 64 << 20
+"""And so many bytes are kept of a name, and of all that is new while commands run: a file of holes
+costs them nothing."""
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 LIVING, LOCK, RECORD = "living", "lock", "record.json"
@@ -59,6 +62,8 @@ class WatchedNames:
         self.left_out: set[str] = set()
         self.known: dict[str, FileRecord | None] = {}
         self.packs = Packs(folder)
+        self.room = ROOM
+        """Bytes that may still be kept of what is new; 0 once something was too much."""
         self.in_use = False
         """Whether a process lives that may have a file open, or mapped: only the first write
         through a mapping changes the times, so what is recorded now is read again each time."""
@@ -78,22 +83,32 @@ class WatchedNames:
 
     def learn(self, path: str) -> None:
         """Record a name and all below it as it is now."""
-        for gone in [one for one in self.known if inside(one, path)]:
+        known = self.known.get(path)
+        below = (one for one in self.known if inside(one, path))
+        for gone in tuple(below) if known is not None and known.is_dir else (path,):
             if gone == path or gone not in self.pinned:
-                self.known.pop(gone)
-                self._stamps.pop(gone)
+                self.known.pop(gone, None)
+                self._stamps.pop(gone, None)
         self._record(path)
 
     def _record(self, path: str) -> None:
+        room, self.room = self.room, ROOM
         found = dict(islice(self.look(path, CAP), MOST + 1))
+        self.room = room
         if len(found) > MOST:
             self.left_out.add(path)
             self.names.discard(path)
             return
         for one, record in found.items():
             self._put(one, record)
-        self.known.setdefault(path, None)
-        self._stamps.setdefault(path, None)
+        if path not in found and (path in self.names or path in self.pinned):
+            self._put(path, None)  # anything else is new in its folder when it comes again
+
+    def crowded(self, below: str) -> Iterator[tuple[str, FileRecord | None]]:
+        """What is below names that are not watched, since they have too many entries."""
+        for name in self.left_out:
+            if inside(name, below):
+                yield from self.look(name, 0)
 
     def miss(self, paths: Iterable[str]) -> None:
         """Record that there should be nothing at these paths."""
@@ -182,11 +197,14 @@ class WatchedNames:
                 record = of_status(info)
                 if record.is_link:
                     return record._replace(ref=os.readlink(name, dir_fd=folder))
-                return self._keep(record, folder, name, most) if record.is_file else record
+                if not record.is_file:
+                    return record
+                room = most if self.known.get(path) is not None else self.room
+                return self._keep(record, folder, name, most, room)
         except OSError:
             return None
 
-    def _keep(self, record: FileRecord, folder: int, name: str, most: int) -> FileRecord:
+    def _keep(self, record: FileRecord, folder: int, name: str, most: int, room: int) -> FileRecord:
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
@@ -198,6 +216,9 @@ class WatchedNames:
                 return record._replace(why="it has several names")
             if info.st_size > most:
                 return record._replace(why=f"over {most:,} bytes")
+            if info.st_size > room:
+                self.room = 0
+                return record._replace(why=f"with others over {ROOM:,} bytes")
             data = os.read(fd, info.st_size + 1)
             while len(data) < info.st_size and (piece := os.read(fd, info.st_size - len(data))):
                 data += piece
@@ -210,6 +231,7 @@ class WatchedNames:
         digest = hashlib.sha256(data).hexdigest()
         if digest not in self._places:
             self._places[digest] = self.packs.add(data, digest)
+            self.room = max(0, self.room - len(data))
         return self._places[digest]
 
     def content(self, record: FileRecord | None) -> bytes | None:
