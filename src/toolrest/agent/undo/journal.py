@@ -230,6 +230,7 @@ _FIELDS: dict[str, dict[str, type | UnionType]] = {
     "close": {"n": int},
     "kept": {"n": int},
     "step": {"c": dict},
+    "put_back": {"c": dict},
     "stat": {"c": dict},
     "touched": {"paths": list},
     "others": {"n": int, "paths": list},
@@ -245,7 +246,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     for name, kind in _FIELDS.get(value["t"], {}).items():
         if not isinstance(value.get(name), kind):
             raise ValueError(f"its {name} is missing")
-    if value["t"] == "step":
+    if value["t"] in ("step", "put_back"):
         for before, after in value["c"].values():
             parse(before), parse(after)
     return value

@@ -162,8 +162,9 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
             first.update(_befores(line))  # what was put back comes again
         elif line["t"] == "step" and running.ours:
             first = {**_befores(line), **first}
-            if (other := running.of_another_session()) is not None:
-                shared = {**dict.fromkeys(line["c"], other), **shared}
+            other = running.of_another_session()
+            if other is not None:
+                shared.update((path, other) for path in line["c"] if path not in shared)
         elif line["t"] == "step":
             foreign.update(path for path in line["c"] if path in first)
         elif line["t"] == "others":
