@@ -173,17 +173,24 @@ class SandboxDenied(ToolCallError):
     """The OS sandbox blocked what the call tried to do.
 
     `output` is what the model reads unless the call is approved to run outside; the gate asks.
-    `subjects` are the paths and hosts that were refused, as far as they are known.
+    `subjects` are the paths and hosts that were refused, as far as they are known. What
+    `ended_well` all the same is not run again unasked.
     """
 
     kind: FailureKind = "sandbox_denied"
 
     def __init__(
-        self, message: str, output: object = None, subjects: tuple[tuple[str, str], ...] = ()
+        self,
+        message: str,
+        output: object = None,
+        subjects: tuple[tuple[str, str], ...] = (),
+        *,
+        ended_well: bool = False,
     ) -> None:
         super().__init__(message)
         self.output = output
         self.subjects = subjects
+        self.ended_well = ended_well
 
 
 class Timeout(ToolCallError):

@@ -57,7 +57,7 @@ class Launch(Struct, frozen=True):
     command line where `argv[0]` is a shell that the system knows, else `argv`. `escalated` says
     that the call asks to leave the sandbox. `start` is the vector that is executed: `argv`, but
     without the option for a login profile where `env` already is what that profile makes of it;
-    `login` says that the start reads one.
+    `login` says that the start reads one. Before a line with a `pipeline` it has a trap.
     `withheld` are names of variables that it does not get, `forced` those that no profile changes.
     """
 
@@ -87,6 +87,8 @@ class Launch(Struct, frozen=True):
     """Protected names that an approved question named: what is written there stays."""
     no_proof: range = range(0)
     """Exit codes that do not say that a program of the line failed."""
+    pipeline: tuple[str, ...] = ()
+    """The programs of the pipeline that ends the line, whose shell reports the codes of all."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={self.argv!r}, cwd={self.cwd!r})"  # without `env`: it has secrets

@@ -25,6 +25,8 @@ class RunOutcome(Struct):
     """What the sandbox denied."""
     gaps: tuple[str, ...] = ()
     """Notes on what is not enforced here that no earlier result carried."""
+    hidden: str = ""
+    """The exit codes of a pipeline whose own code hides that a part of it failed."""
     disturbed: bool = False
     """The machine changed while the sandbox was being made, so nothing was run."""
 
@@ -37,6 +39,7 @@ class ExecOutcome(Struct):
     withheld: tuple[str, ...] = ()
     blocked: Denied | None = None
     gaps: tuple[str, ...] = ()
+    hidden: str = ""
     disturbed: bool = False
 
 

@@ -32,6 +32,7 @@ from toolrest.running.confinement import (
     Watch,
     was_killed,
 )
+from toolrest.running.pipeline import Ending
 from toolrest.running.refused import Refused
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
 from toolrest.running.searches import Searches
@@ -96,7 +97,7 @@ class Runner:
         self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=self.suspects)
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
-        self._sessions: dict[int, tuple[str, Launch, Refused]] = {}
+        self._sessions: dict[int, tuple[str, str, Ending, Refused]] = {}
         self._folder = WorkingFolder(files)
         self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
 
@@ -257,9 +258,7 @@ class Runner:
     ) -> RunOutcome:
         """Run a launch record to its end or its time limit, which kills the whole tree."""
         command = Command(launch.start, launch.cwd, launch.env, approved=launch.approved)
-        return await self._run(
-            command, launch.withheld, seconds, outside, on_delta, launch.no_proof
-        )
+        return await self._run(command, launch.withheld, seconds, outside, on_delta, launch)
 
     async def _prepare(self, shell: Shell, launch: Launch, outside: bool) -> LoginStart:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
@@ -276,11 +275,11 @@ class Runner:
         seconds: float | None,
         outside: bool,
         on_delta: OnDelta | None,
-        no_proof: range = range(0),
+        launch: Launch | None = None,
     ) -> RunOutcome:
         async def attempt(reports: HeldReports) -> RunOutcome:
             report, reports.has_begun = reports.hold(on_delta), True  # its caller reports the end
-            return await self._run_once(command, withheld, seconds, outside, report, no_proof)
+            return await self._run_once(command, withheld, seconds, outside, report, launch)
 
         with self.enclosure.refusing():
             return await repeated(attempt)
@@ -292,8 +291,10 @@ class Runner:
         seconds: float | None,
         outside: bool,
         on_delta: OnDelta | None,
-        no_proof: range,
+        launch: Launch | None,
     ) -> RunOutcome:
+        ending = Ending(launch)
+        command = ending.report_to(command)
         confined = await self._confined(command, outside)
         disturbed = False
         try:
@@ -308,16 +309,16 @@ class Runner:
             self._stops.release_soon(confined)
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         if disturbed:
-            return RunOutcome(result, confined.backend, withheld, None, (DISTURBED,), True)
+            return RunOutcome(result, confined.backend, withheld, gaps=(DISTURBED,), disturbed=True)
         blocked, code = None, result.exit_code
         if code is not None and not result.timed_out:
+            ending.read(code)
             said = (result.stdout, result.stderr, confined.refused)
-            proves = code not in no_proof
             blocked = self.enclosure.blocked(
-                confined.backend, command.cwd, code, *said, proves=proves
+                confined.backend, command.cwd, code, *said, proves=ending.proves
             )
         gaps = self._notes.unreported(confined, self._owner.limits)
-        return RunOutcome(result, confined.backend, withheld, blocked, gaps)
+        return RunOutcome(result, confined.backend, withheld, blocked, gaps, hidden=ending.hidden)
 
     async def execute(
         self,
@@ -374,7 +375,8 @@ class Runner:
             cols=self._columns(),
             approved=launch.approved,
         )
-        confined = await self._confined(command, outside)
+        ending = Ending(launch)
+        confined = await self._confined(ending.report_to(command), outside)
         disturbed = False
 
         def ended(end: SessionEnd) -> None:
@@ -395,24 +397,26 @@ class Runner:
         if result.state == "failed_to_start":
             self._stops.release_soon(confined)
         if result.session_id is not None:
-            self._sessions[result.session_id] = (confined.backend, launch, confined.refused)
+            self._sessions[result.session_id] = (confined.backend, cwd, ending, confined.refused)
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         if disturbed:
-            return ExecOutcome(result, confined.backend, launch.withheld, None, (DISTURBED,), True)
-        done = self._executed(result, confined.backend, launch, confined.refused)
+            return ExecOutcome(
+                result, confined.backend, launch.withheld, gaps=(DISTURBED,), disturbed=True
+            )
+        done = self._executed(result, confined.backend, cwd, ending, confined.refused)
         done.withheld = launch.withheld
         done.gaps = self._notes.unreported(confined, self._owner.limits)
         return done
 
     def _executed(
-        self, result: ExecResult, backend: str, launch: Launch, refused: Refused
+        self, result: ExecResult, backend: str, cwd: str, ending: Ending, refused: Refused
     ) -> ExecOutcome:
         blocked, code = None, result.exit_code
         if code is not None:
-            proves = code not in launch.no_proof
+            ending.read(code)
             said = ("", result.text, refused)
-            blocked = self.enclosure.blocked(backend, launch.cwd, code, *said, proves=proves)
-        return ExecOutcome(result, backend, blocked=blocked)
+            blocked = self.enclosure.blocked(backend, cwd, code, *said, proves=ending.proves)
+        return ExecOutcome(result, backend, blocked=blocked, hidden=ending.hidden)
 
     def left_sandbox(self, session_id: int) -> bool:
         """Whether a command that still runs was started outside the session's sandbox."""
@@ -428,12 +432,12 @@ class Runner:
         on_delta: Callable[[str], None] | None = None,
     ) -> ExecOutcome:
         """Type into a command that still runs, or poll it."""
-        unknown = ("none", Launch((), self.files.cwd, {}), Refused())
-        backend, launch, refused = self._sessions.get(session_id, unknown)
+        unknown = ("none", self.files.cwd, Ending(), Refused())
+        backend, cwd, ending, refused = self._sessions.get(session_id, unknown)
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
         if result.session_id is None:
             self._sessions.pop(session_id, None)
-        return self._executed(result, backend, launch, refused)
+        return self._executed(result, backend, cwd, ending, refused)
 
     async def attached(self, argv: tuple[str, ...]) -> int:
         """Run a program on this process's own input and output; its exit code, or 128 + n."""

@@ -115,16 +115,17 @@ def find_blocked(
     cwd: str = "/",
     hosts: Iterable[str] = (),
     *,
-    proves: bool = True,
+    proves: bool | None = None,
 ) -> Denied | None:
     """What the sandbox blocked; None for a plain failure.
 
-    `hosts` are those that the network proxy turned away while the command ran. `proves` is False
-    where the exit code says nothing of a program that failed. An output is data, so what it alone
+    `hosts` are those that the network proxy turned away while the command ran. `proves` is whether
+    its codes show that a program failed; else any but 0 does. An output is data, so what it alone
     says is told as that.
     """
+    proves = bool(code) if proves is None else proves
     refused = tuple(Denial("network", host) for host in hosts) if code else ()
-    shown = bool(code) and (proves or bool(refused) or code == _SIGSYS)
+    shown = proves or bool(refused) or code == _SIGSYS
     if policy is not None:
         refused += find_denials(f"{stdout}\n{stderr}", policy, cwd, backend=backend, code=code)
     if code == _SIGSYS and not refused:

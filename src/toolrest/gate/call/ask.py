@@ -59,16 +59,18 @@ async def may_leave(walk: Walk, call: ToolCall, denied: SandboxDenied) -> bool:
     A one-off approval of this call covers the retry where its prompt said so; an earlier approval
     of such a retry does where it was given for the session. Other grants do not.
     """
-    if call.approved and call.tool.may_escalate and call.covers_outside(denied.subjects):
+    unasked = not denied.ended_well
+    announced = call.tool.may_escalate and call.covers_outside(denied.subjects)
+    if unasked and call.approved and announced:
         return True
     if not _may_retry(walk.session, call) or _is_listed_off(walk.session, denied):
         return False
-    if call.approved and call.tool.skips_second_question:
+    if unasked and call.approved and call.tool.skips_second_question:
         return True
     keys = call.retry_keys(walk.fingerprint)
     question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True, keys=keys)
     recalled = walk.session.memory.recall(question, keys, call.ctx.cwd)
-    if recalled.verdict == Answer.ALLOW:
+    if unasked and recalled.verdict == Answer.ALLOW:
         emit_decision(walk, call, recalled)
         return True
     await ask(walk, call, question, retry=True)

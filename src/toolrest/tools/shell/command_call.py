@@ -39,6 +39,7 @@ from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, named_out
 from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
+from toolrest.running.pipeline import ANSWERS, reporting
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ _MOST_ENTRIES = 10_000
 _WILD = re.compile(r"[*?\[]")
 _OWN_CODE = ("exit", "return", "false", "kill")
 """Commands that end a line with a code of its author's choice."""
-_ANSWERS = ("grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "[[", "expr", "pgrep")
-"""Programs whose exit code 1 is an answer, no failure."""
 
 
 class CommandCall(ToolCall):
@@ -438,14 +437,31 @@ class CommandCall(ToolCall):
         refuse_changed(self.asked_files)
         runner.count()
         launch = replace(launch, no_proof=self._no_proof())
+        if pipeline := self._last_pipeline():
+            start = reporting(launch.start, launch.shell)
+            launch = replace(launch, start=start, pipeline=pipeline)
         return replace(launch, env={**launch.env, **more}) if more else launch
+
+    def _last_pipeline(self) -> tuple[str, ...]:
+        """The programs of the pipeline that ends the line; none where no shell reports on it."""
+        launch = self.launch
+        if launch.shell not in ("bash", "zsh") or not isinstance(launch.judged, str):
+            return ()
+        script = self.verdict.scripts.get(launch.judged)
+        commands = [] if script is None or script.problems else [*script.commands]
+        while commands and commands[-1].argv[:1] == ("exit",):
+            commands.pop()
+        if not commands or commands[-1].op != "|":
+            return ()
+        parts = [part for part in commands if part.group == commands[-1].group and part.argv]
+        return tuple(part.argv[0].rpartition("/")[2] for part in parts)
 
     def _no_proof(self) -> range:
         """The exit codes that are not a program's failure, by the last command of the line."""
         last = self.verdict.segments[-1].program if self.verdict.segments else ""
         if last in _OWN_CODE:
             return range(1, 256)
-        return range(1, 2) if last in _ANSWERS else range(0)
+        return range(1, 2) if last in ANSWERS else range(0)
 
 
 def closed(verdict: Judgement, ctx: Context, *, confined: bool) -> Decision | None:

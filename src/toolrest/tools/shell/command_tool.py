@@ -179,7 +179,7 @@ def finish(
             said = blocked.words.replace(f"the sandbox ({backend})", "the sandbox", 1)
             output.success = False
             output.failure = Failure("sandbox_denied", words, said=said)
-            raise SandboxDenied(words, output, blocked.subjects)
+            raise SandboxDenied(words, output, blocked.subjects, ended_well=code == 0)
     return output
 
 

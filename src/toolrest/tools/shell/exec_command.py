@@ -203,4 +203,6 @@ def _notes(done: ExecOutcome) -> list[str]:
         notes.append(f"session {result.evicted} was ended to make room")
     if result.exit_code:
         notes += withheld_notes(done.withheld, result.text)
+    if done.hidden:
+        notes.append(done.hidden)
     return notes + list(done.gaps)

@@ -137,6 +137,8 @@ def _notes(ran: RunOutcome, output: str, code: int) -> list[str]:
         notes.append(f"could not be ended: processes {pids}")
     if code != 0:
         notes += withheld_notes(ran.withheld, output)
+    if ran.hidden:
+        notes.append(ran.hidden)
     return notes + list(ran.gaps)
 
 
