@@ -91,6 +91,7 @@ def test_lists_go_into_the_spec(
         {"search.blocked_domains": ["a.example"]},
         {"search.allowed_domains": ["a.example"]},
         {"search.allowed_domains": ["*.a.example"]},
+        {"tool_security.allowed_network_domains": []},
         {"tool_security.allowed_network_domains": ["10.0.0.0/8"]},
         {"tool_security.allowed_network_domains": ["a.example:443", "*.a.example:443"]},
         {

@@ -97,9 +97,11 @@ def _hosted_filters(settings: Settings) -> JSONObject | None:
     """
     if settings.search.blocked_domains:
         return None
-    lists = [settings.search.allowed_domains, settings.tool_security.allowed_network_domains]
+    # The ceiling holds where it is set, even empty; a list of results that is empty does not.
+    lists = [settings.search.allowed_domains or None]
+    lists.append(settings.tool_security.allowed_network_domains)
     domains: set[str] | None = None
-    for entries in (entries for entries in lists if entries and "*" not in entries):
+    for entries in (each for each in lists if each is not None and "*" not in each):
         found = {entry for entry in entries if not entry.startswith("*.")}
         if found != {entry[2:] for entry in entries if entry.startswith("*.")}:
             return None
