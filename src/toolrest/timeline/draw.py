@@ -29,11 +29,7 @@ from toolrest.timeline.cells import (
     UserCell,
 )
 from toolrest.timeline.questions import shown_answers
-<<<<<<< HEAD
-from toolrest.timeline.text import rows
-=======
-from toolrest.timeline.text import text_width
->>>>>>> feb77e70 (Lists of sessions show the message at 80 columns, exec's header is short, and terminals of the chat's commands are as wide as their output is drawn)
+from toolrest.timeline.text import rows, text_width
 
 Line: TypeAlias = "list[tuple[str, str]]"
 STYLES = {
