@@ -287,7 +287,7 @@ def test_a_tool_that_cannot_be_used_is_shown_as_set_aside(
     assert tested.exit_code == 0, tested.output
     assert "bad\n  set aside: mcp__fs__bad: its schema is unusable" in tested.stdout
     assert "set aside: mcp__fs__bad" in run("tools", "--all").stdout
-    assert "MCP tool fs/bad: set aside: mcp__fs__bad" in run("doctor", "-v").stdout
+    assert "MCP tool fs/bad: set aside: mcp__fs__bad" in run("doctor").stdout
     assert "(the tool is set aside: mcp__fs__bad: its schema" in run("call", "fs/bad", "{}").output
 
 

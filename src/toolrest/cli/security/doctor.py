@@ -27,6 +27,10 @@ from toolrest.policy.terminal_safe import display_safe
 from toolrest.sandbox.doctor import lines
 
 
+_SUMMED_UP = ("key", "model", "folder", "git", "rg")
+"""The checks that the first five lines have."""
+
+
 @click.command("doctor")
 @session_options
 @click.option("-v", "--verbose", is_flag=True, help="Run every kind of sandbox and say all of it.")
@@ -43,6 +47,9 @@ def command(choices: Choices, verbose: bool) -> None:
         missing = problem or home_problem(config.home)
     for line in _summary(config, verdict, found, missing):
         click.echo(display_safe(line))
+    for row in found.values():
+        if row.name not in _SUMMED_UP:  # tools that are set aside, or not offered
+            click.echo(row.line)
     if verbose:
         with progress("trying every kind of sandbox"):
             report = examined(config)
