@@ -26,7 +26,6 @@ from toolrest.errors import ConfigError
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.sandbox.doctor import lines
 
-
 _SUMMED_UP = ("key", "model", "folder", "git", "rg")
 """The checks that the first five lines have."""
 
