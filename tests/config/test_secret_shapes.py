@@ -265,3 +265,28 @@ def test_linear_time(piece: str) -> None:
         is_secret_value.__wrapped__(text)
 
     assert_effort(look, below=100)
+
+
+def test_a_key_right_behind_the_beginning_of_a_token_is_found() -> None:
+    """`sk-----BEGIN ` holds the beginnings of both."""
+    assert KEY_BODY[:64] not in Redactor.from_env({}).redact(f"sk{KEY}")
+
+
+def test_what_follows_the_value_of_a_header_does_not_make_it_a_token() -> None:
+    """A stream cannot wait for it: it gave away what the whole covered."""
+    text = 'Authorization: "Basic abcdefghijklmnopqrst:1"'
+    stream = Redactor.from_env({}).stream()
+    pieces = "".join(stream.feed(letter) for letter in text) + stream.flush()
+    assert pieces == Redactor.from_env({}).redact(text)
+
+
+@pytest.mark.parametrize("piece", ["eyJ.", "ya29.", "sk-"])
+def test_a_stream_looks_once_at_what_it_holds_back(piece: str) -> None:
+    text = piece * (4_000 // len(piece))
+
+    def feed() -> None:
+        stream = Redactor.from_env({}).stream()
+        for letter in text:
+            stream.feed(letter)
+
+    assert_effort(feed, below=40)

@@ -199,7 +199,7 @@ _AWS_SECRET = (
 )
 _SCHEME = r"(?:[Bb]earer|[Bb]asic|[Tt]oken)\s{1,4}"
 _HEADER = (
-    _EQUALS + _SCHEME + r"((?=[^\s\"']{0,200}[0-9])[\w.~+/=-]{16,4096})",
+    _EQUALS + _SCHEME + r"((?=[\w.~+/=-]{0,200}[0-9])[\w.~+/=-]{16,4096})",
     r"[\"']?\s{0,4}(?:[=:]\s{0,4}[\"']?)?(?:[A-Za-z]{0,6}|" + _SCHEME + r"[\w.~+/=-]{0,4096})",
 )
 LEADS: dict[str, tuple[str, str]] = {
@@ -237,17 +237,18 @@ def _token(prefix: str) -> re.Pattern[str]:
     return re.compile(TOKENS.get(prefix) or LEADS[prefix][0], re.ASCII)
 
 
-def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
+def find_tokens(text: str, before: str = "", until: int | None = None) -> list[tuple[int, int]]:
     """Spans of tokens of well-known shapes, and of what follows one of `LEADS`.
 
-    `before` is the end of what the text follows on. Linear: a place where a token may begin is
-    looked at once, and not much further than its end.
+    Those that begin before `until`; `before` is the end of what the text follows on. Linear: a
+    place where a token may begin is looked at once, and not much further than its end.
     """
     found: list[tuple[int, int]] = []
     search = token_beginnings().search
-    at = 0
-    while (begun := search(text, at)) is not None:
-        at = begun.end()
+    last = len(text) if until is None else until
+    next_at = 0
+    while (begun := search(text, next_at)) is not None and begun.start() < last:
+        at, next_at = begun.end(), begun.start() + 1  # `sk-----BEGIN ` holds two beginnings
         led = begun[0] in LEADS
         if (may_lead if led else may_begin)(text, begun.start(), before):
             match = _token(begun[0]).match(text, at)

@@ -18,7 +18,6 @@ from toolrest.config.secrets import (
     find_tokens,
     is_secret_name,
     is_secret_value,
-    token_beginnings,
     url_password,
 )
 from toolrest.gate.output.open_token import open_token
@@ -94,7 +93,7 @@ class Redactor:
         if not self.active:
             return text
         if len(text) >= (self.shortest or self._lengths[0]):
-            found = self._find(text)
+            found = self._find(text, len(text))
             if found:
                 text, _, _ = _cover(text, found, len(text), 0, "")
         for pattern, name in self._patterns:
@@ -141,17 +140,16 @@ class Redactor:
             return item if (redacted := self.redact(text)) == text else redacted
         return item
 
-    def _find(self, text: str, before: str = "") -> list[tuple[int, int, str]]:
-        """All occurrences as (start, -end, label) in order of start, the longest first.
+    def _find(self, text: str, until: int, before: str = "") -> list[tuple[int, int, str]]:
+        """Occurrences as (start, -end, label) in order of start, the longest first.
 
-        `before` is the end of what the text follows on.
+        All that start before `until`; `before` is the end of what the text follows on.
         """
         forms = self._texts
         if len(text) < self._lengths[-1]:
             forms = forms[: bisect_right(self._lengths, len(text))]
         present = [form for form in forms if form in text]
-        may_hold = self._tokens and token_beginnings().search(text) is not None
-        tokens = find_tokens(text, before) if may_hold else []
+        tokens = find_tokens(text, before, until) if self._tokens else []
         if not present and not tokens:
             return []
         found = [(start, -end, _TOKEN) for start, end in tokens]
@@ -218,7 +216,7 @@ class StreamRedactor:
         return out
 
     def _advance(self, text: str, until: int) -> str:
-        found = self._redactor._find(text, self._before)
+        found = self._redactor._find(text, until, self._before)
         out, self._covered, self._label = _cover(text, found, until, self._covered, self._label)
         self._held = text[until:]
         self._before = (self._before + text[max(0, until - LOOK_BACK) : until])[-LOOK_BACK:]

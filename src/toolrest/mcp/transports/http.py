@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -240,7 +241,7 @@ def refusal(server: Server, answer: httpx2.Response, scopes: str = "") -> str:
     login = f"toolrest mcp login {server.name}"
     scope = _SCOPE.search(headers.get("www-authenticate", ""))
     if status == 403 and scope is not None:
-        wanted = ",".join((scopes or scope[1]).split())
+        wanted = shlex.quote(",".join((scopes or scope[1]).split()))  # people paste this line
         return f"{text}; it wants the scope {scope[1]}; run: {login} --scopes {wanted}"
     if status in (401, 403) and "authorization" in {name.lower() for name in server.headers}:
         return f"{text}; {server.target} refused the Authorization that your settings give it"
