@@ -68,7 +68,11 @@ def test_doctor_says_what_a_session_with_these_settings_would_use(
     assert any(line.startswith("a session uses: ") for line in said)
     source = f"({desk.home}/config.toml (tool_security.approval_policy))"
     assert f'approval_policy = "strict"  {source}' in said
-    assert "commands reach only api.github.com, docs.rust-lang.org" in said
+    reached = "commands reach only api.github.com, docs.rust-lang.org"
+    assert (
+        f"{reached} (tool_security.allowed_network_domains binds tools and MCP servers, too)"
+        in said
+    )
     assert "commands in a session: at most 10" in said
     assert "files: at most 100,000,000 bytes" in said
     assert f"audit log: {user_home}/.codex/audit.log" in said
