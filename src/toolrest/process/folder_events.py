@@ -24,10 +24,13 @@ class FolderEvents:
         if self._fd >= 0:
             self._loop.add_reader(self._fd, self._read)
 
-    def watch(self, folders: Iterable[str]) -> None:
-        """Watch these folders too; one that is watched already stays so."""
-        for folder in folders if self._fd >= 0 else ():
-            self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _CHANGES | _NO_LINK)
+    def watch(self, folders: Iterable[str]) -> bool:
+        """Watch these folders too, and say whether all are; one that is already stays so."""
+        add = self._libc.inotify_add_watch
+        if self._fd < 0:
+            return False
+        found = [add(self._fd, os.fsencode(folder), _CHANGES | _NO_LINK) for folder in folders]
+        return min(found, default=0) >= 0
 
     def _read(self) -> None:
         os.read(self._fd, 1 << 16)

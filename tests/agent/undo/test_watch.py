@@ -25,6 +25,7 @@ from toolrest.agent.undo.records import FileRecord
 from toolrest.agent.undo.restore import restore as really_restore
 from toolrest.events import Event, PutBack
 from toolrest.events import Warning as WarningEvent
+from toolrest.process.folder_events import FolderEvents
 from toolrest.sandbox import confine
 
 HOOK = "#!/bin/sh\necho mine\n"
@@ -608,6 +609,31 @@ async def test_many_entries_do_not_keep_a_hook_of_a_repository_that_a_command_ma
         await mine.run(program(work, made))
         assert (work / "new/.git/hooks/7").exists()
         assert not (work / "new/.git/hooks/pre-push").exists()
+
+
+@slow
+@pytest.mark.needs("namespaces")
+@pytest.mark.parametrize("has_events", [True, False])
+async def test_a_folder_that_came_later_is_seen_beside_a_command(
+    work: Path, has_events: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_events:  # a command can use up what the user may have of them
+        monkeypatch.setattr(FolderEvents, "watch", lambda self, folders: False)
+    info = work / "sub/.git/info"
+    shutil.rmtree(info)
+    writes = (
+        "import time\nos.mkdir('sub/.git/info'); open('made', 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "open('sub/.git/info/attributes', 'w').write('* filter=evil')\n"
+        "while True: time.sleep(1)"
+    )
+    async with desk(work) as mine:
+        await mine.run(program(work, writes), 250)
+        await mine.until((work / "made").exists)
+        await asyncio.sleep(0.5)  # what comes later is what is tested, not what must be waited for
+        (work / "go").touch()
+        await mine.until(lambda: "Put back: sub/.git/info/attributes" in str(mine.told))
+        assert not (info / "attributes").exists()
 
 
 def test_a_content_that_is_not_known_equals_no_other() -> None:

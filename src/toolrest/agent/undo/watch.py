@@ -54,6 +54,9 @@ _BACKGROUND = 0.3
 _LINGER = 0.25
 _PATIENCE = 4
 """So often a file that is being written is left alone."""
+_UNSEEN = 1.0
+"""Seconds between looks where a folder is missing, or the system gives no events: a command can use
+up what the user may have of them."""
 _TOLD = 20
 """So many names are told one by one."""
 
@@ -280,8 +283,6 @@ class Watch(Struct, eq=False):
             self._later(_SETTLE * 4)
         if result.done or result.failed:
             self._report(result, "this command" if final else "a running command or server")
-            if self._events is not None:
-                self._events.watch(self._folders())
 
     def _is_approved(self, path: str) -> bool:
         names = (name for hold in (*self._holds, *self._approved) for name in hold.approved)
@@ -328,15 +329,21 @@ class Watch(Struct, eq=False):
     # While something lives
 
     def _later(self, seconds: float) -> None:
-        if self._timer is None:  # else events without a pause would put it off for ever
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return  # events without a pause would put it off for ever
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
         if self._events is None:
             self._events = FolderEvents(lambda: self._later(_SETTLE))
-            self._events.watch(self._folders())
+        is_whole = self._events.watch(self._folders())
         self.compare()
+        if self._holds and not is_whole:
+            self._later(_UNSEEN)
 
     def _folders(self) -> set[str]:
         watched = self._watched
