@@ -82,8 +82,9 @@ def regular_file(path: str, flags: int) -> int:
     if stat.S_ISREG(mode):
         return descriptor
     os.close(descriptor)
-    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-    raise OSError(number, "it is no regular file", path)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
 def own_file(folder: int, name: str, *, append: bool = False) -> int:
