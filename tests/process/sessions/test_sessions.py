@@ -470,10 +470,11 @@ async def test_no_signal_reaches_a_launcher(table: Sessions, sh: Sh, clock: Cloc
     argv = ("unshare", *user, "--pid", "--fork", "--kill-child", "bash", "-c", line)
     command = Command(argv, "/", sh("").env, own_pid_namespace=True)
     first = await table.exec(command, yield_ms=LONG, on_bytes=clock.once("ready\n", 30))
-    caught = clock.once("caught\n", 30)
-    table.signal(number(first), signal.SIGUSR1)
-    again = await table.write(number(first), yield_ms=LONG, on_delta=caught)
-    assert (again.state, again.text.endswith("caught\n")) == ("still_running", True)
+    for _ in range(3):  # the tree of a launcher that was hit may still answer once
+        caught = clock.once("caught\n", 30)
+        table.signal(number(first), signal.SIGUSR1)
+        again = await table.write(number(first), yield_ms=LONG, on_delta=caught)
+        assert (again.state, again.text.endswith("caught\n")) == ("still_running", True)
     await table.stop(number(first))
 
 
