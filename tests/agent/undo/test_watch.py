@@ -744,5 +744,16 @@ def test_a_push_is_not_led_into_a_folder(was: bytes, now: bytes) -> None:
     assert merged(PLAIN + was, PLAIN + now) is None
 
 
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (b"[core]\n\teditor = a\rsshCommand = b\n", b"[core]\n\teditor = a\r\nsshCommand = b\n"),
+        (b"[user]\n\tx = a \\\r\n[user]\n", b"[user]\n\tx = a \\\r\n[user]\n\tname = evil\n"),
+    ],
+)
+def test_lines_end_where_they_end_for_git(was: bytes, now: bytes) -> None:
+    assert not same_but_plain(was, now)
+
+
 def test_a_branch_that_is_deleted_takes_its_settings_along() -> None:
     assert same_but_plain(PLAIN + REMOTE + BRANCH % b"origin", PLAIN + REMOTE)

@@ -16,6 +16,8 @@ _LINE = re.compile(rb"[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(.*?)[ \t]*")
 _HOST = rb"[A-Za-z0-9][A-Za-z0-9.-]*"
 _WHO = rb"(?:[A-Za-z0-9_][\w.~%:+-]*@)?"
 _PATH = rb"[\w.~/@%+,=-]*"
+_GOES_ON = re.compile(rb"\\\r?\n")
+"""The end of a line that goes on in the next one."""
 _PLAIN = {
     b"branch.remote": rb"\.|[A-Za-z0-9_][\w.-]*",
     b"branch.merge": rb"refs/[\w./+@-]+",
@@ -34,8 +36,8 @@ def merged(was: bytes, now: bytes) -> bytes | None:
 
     Equal to `now` in meaning where nothing but plain settings changed: see `same_but_plain`.
     """
-    if b"\\\n" in was + now:
-        return None  # a line that goes on in the next one
+    if _GOES_ON.search(was + b"\n" + now + b"\n"):
+        return None
     kept, before = _split(was)
     _, plain = _split(now)
     if not _lead_to_servers(before, plain):
@@ -45,7 +47,7 @@ def merged(was: bytes, now: bytes) -> bytes | None:
 
 def same_but_plain(was: bytes, now: bytes) -> bool:
     """Whether two configs differ in plain settings only."""
-    if b"\\\n" in was + now:
+    if _GOES_ON.search(was + b"\n" + now + b"\n"):
         return False
     (kept, before), (there, plain) = _split(was), _split(now)
     return kept == there and _lead_to_servers(before, plain)
@@ -81,15 +83,15 @@ def _split(text: bytes) -> tuple[list[bytes], list[_Plain]]:
     kept: list[bytes] = []
     plain: list[_Plain] = []
     section, header, waiting = b"", b"", b""
-    for line in text.splitlines(keepends=True):
-        line = line.removesuffix(b"\n") + b"\n"
-        found = _HEADER.fullmatch(line[:-1])
+    for bare in text.split(b"\n"):  # a carriage return alone ends no line
+        line = bare + b"\n"
+        found = _HEADER.fullmatch(bare)
         if found is not None:
-            section, header, waiting = found[1], line[:-1], line
-        elif section and _is_plain(section, line[:-1]):
+            section, header, waiting = found[1], bare, line
+        elif section and _is_plain(section, bare):
             plain.append((header, line))
         elif line.strip():
-            if _OTHER.fullmatch(line[:-1]):
+            if _OTHER.fullmatch(bare):
                 section = waiting = b""
             kept += [waiting, line] if waiting else [line]
             waiting = b""

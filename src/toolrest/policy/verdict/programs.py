@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Judgement, Segment
 
 _OWN_PATH = re.compile(r"\bPATH\b")
+_QUOTES = re.compile(r"[\"'\\]")
 _SOURCES = wordset("source . enable")
 _OTHERS = wordset("sudo doas su runuser pkexec gosu su-exec chroot")
 """Programs that choose the environment of what they run."""
@@ -28,8 +29,14 @@ _BUILTINS = wordset(
     "cd declare eval exec exit export getopts kill let local popd pushd read readonly return set"
     " shift trap typeset ulimit umask unset wait"
 )
+_SETTERS = wordset("declare env export getopts local mapfile read readarray readonly typeset unset")
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
 _LOGIN = re.compile(r"--login|--rcfile|--init-file|-[a-zA-Z]*[li][a-zA-Z]*")
-_EMPTIES = re.compile(r"-|--ignore-environment|-[0v]*i[0v]*")
+_EMPTIES = {
+    "env": re.compile(r"-|--ignore-environment|-[0v]*i[0v]*"),
+    "command": re.compile(r"-[vV]*p[vV]*"),
+}
+"""Options that leave the PATH aside which the line has."""
 
 
 class Programs(NamedTuple):
@@ -68,7 +75,8 @@ def programs_of(judgement: Judgement, launch: Launch, cwd: str) -> Programs:
 def _unknown(judgement: Judgement, launch: Launch, found: Executables) -> Iterator[str]:
     if launch.path is None:
         yield "the login profile chooses them while it runs"
-    if _OWN_PATH.search(judgement.text):
+    words = (word for segment in judgement.segments for word in segment.argv)
+    if any(map(_OWN_PATH.search, (_QUOTES.sub("", judgement.text), *words))):
         yield "the line has a PATH of its own"
     for segment in judgement.segments:
         if segment.kind == CommandClass.UNKNOWN or segment.mark(0):
@@ -85,13 +93,21 @@ def _of_part(segment: Segment, launch: Launch, found: Executables) -> Iterator[s
         yield f"{name} is a function of the login profile"
     if name in _SOURCES:
         yield f"{name} reads a file that may change PATH"
-    if segment.program in _OTHERS or (segment.program == "env" and _has(words, _EMPTIES)):
+    empties = _EMPTIES.get(segment.program)
+    if segment.program in _OTHERS or (empties is not None and _has(words, empties)):
         yield f"{name} chooses the PATH of what it runs"
+    if name in _SETTERS and any(map(_is_open, segment.argv, segment.marks)):
+        yield f"{name} may set PATH"
     if segment.program in SHELLS and (segment.program == "zsh" or _has(words, _LOGIN)):
         yield f"{name} reads a profile of its own"
     missing = segment.kind > CommandClass.SAFE and name not in _BUILTINS
     if missing and found.program(segment) is None:
         yield f"{name} is not found"
+
+
+def _is_open(word: str, mark: int) -> bool:
+    """Whether only the shell knows the variable that a word names."""
+    return bool(mark) and _ASSIGNS.match(word) is None
 
 
 def _has(words: tuple[str, ...], option: re.Pattern[str]) -> bool:
