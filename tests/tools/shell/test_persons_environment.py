@@ -90,7 +90,9 @@ def test_installing_beside_toolrest_fails_and_says_what_to_do(venv: Path, home: 
     note = next(row for row in said.splitlines() if row.startswith("[toolrest]"))
     assert f"Toolrest itself runs from {venv}, which no command may change" in note
     assert "`pipx install toolrest` or `uv tool install toolrest`" in note
-    (warning,) = [row for row in toolrest("doctor").splitlines() if "Toolrest itself lies" in row]
+    (warning,) = [
+        row for row in toolrest("doctor", "-v").splitlines() if "Toolrest itself lies" in row
+    ]
     assert "`pipx install toolrest` or `uv tool install toolrest`" in warning
 
 
