@@ -69,6 +69,7 @@ def wheel(folder: Path) -> Path:
     return made
 
 
+@pytest.mark.needs("namespaces")
 def test_installing_beside_toolrest_fails_and_says_what_to_do(venv: Path, home: Path) -> None:
     """Toolrest in the project's own virtual environment, which no command may change."""
     (packages,) = venv.glob("lib/python*/site-packages")

@@ -175,6 +175,7 @@ async def test_ordinary_work_is_not_asked_about(project: Path) -> None:
     assert "KEY=" in output.text
 
 
+@pytest.mark.needs("namespaces")
 @pytest.mark.parametrize("command", [WRITES[0], "cat .en*"])
 async def test_a_full_sandbox_asks_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch, command: str

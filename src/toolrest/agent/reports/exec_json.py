@@ -54,7 +54,7 @@ class ThreadEvents:
     # The frame
 
     def thread_started(
-        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool = False
+        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool | None = False
     ) -> None:
         """Prepare the first line: it and all others wait until the journal has the prompt."""
         line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}

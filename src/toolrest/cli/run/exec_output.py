@@ -84,9 +84,9 @@ class ExecOutput:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def open(
-        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool = False
+        self, thread_id: str, *, untrusted_folder: bool = False, weak_sandbox: bool | None = False
     ) -> None:
-        """The first line."""
+        """The first line; `weak_sandbox` is None where that was not waited for."""
         if self.as_json:
             self.thread.thread_started(
                 thread_id, untrusted_folder=untrusted_folder, weak_sandbox=weak_sandbox

@@ -268,7 +268,10 @@ class _Run:
         """Find the kind of sandbox beside the work; the output begins when it is known."""
 
         async def announce() -> None:
-            weak = await conversation.warm_up().found_weak_sandbox()
+            warm_up = conversation.warm_up()
+            accepted = conversation.rest.settings.sandbox.accept_weak
+            waits = not (self.out.as_json and accepted)
+            weak = await warm_up.found_weak_sandbox() if waits else None
             untrusted = conversation.rest.config.untrusted_folder
             self.out.open(conversation.id, untrusted_folder=untrusted, weak_sandbox=weak)
             held.release()
