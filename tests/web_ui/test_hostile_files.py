@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.control.conftest import WRITE, Controlled
 from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, log_in
 from tests.web_ui.test_control import asked, running  # noqa: F401 - a fixture
 
+from toolrest import web_ui
 from toolrest.config import load
 from toolrest.control.sockets import connect
 from toolrest.web_ui import feed, listing
@@ -185,3 +187,11 @@ def test_only_a_dead_socket_is_removed(tmp_path: Path) -> None:
         with pytest.raises(OSError):
             connect(str(tmp_path), name)
     assert len(list(folder.iterdir())) == 3
+
+
+def test_commands_paths_and_diffs_stand_in_the_order_that_they_have() -> None:
+    """No letter of another direction, bare or hidden, turns what is to be approved around."""
+    style = (Path(web_ui.__file__).parent / "static" / "style.css").read_text()
+    for selector in ("pre", ".columns td", ".values dd"):
+        (rule,) = re.findall(rf"(?:^|}} ){re.escape(selector)} {{([^}}]*)}}", style, re.MULTILINE)
+        assert "direction: ltr; unicode-bidi: bidi-override" in rule
