@@ -297,7 +297,6 @@ def test_the_demo_repairs_a_project_and_leaks_nothing(run: Run) -> None:
     assert places == sorted(places)
     assert -1 not in places
     assert "Denied: nobody here can approve." in done.stdout
-    assert "on_ask" in done.stdout
     assert "▸ see the tests fail" in done.stdout
     assert "sk-demo-4f9a1c7be2d84e55" not in done.stdout
     events = [json.loads(line) for line in run("demo", "--json").stdout.splitlines()]
