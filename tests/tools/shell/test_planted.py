@@ -56,6 +56,7 @@ async def test_a_projects_ls_is_not_the_one_known_to_be_harmless(
     assert "touch" in fine.text
 
 
+@pytest.mark.needs("sandbox")
 async def test_what_comes_after_the_systems_own_is_not_suspected(workspace: Path) -> None:
     asked = Asked()
     env = {**os.environ, "PATH": f"/usr/bin:/bin:{workspace}/bin"}
