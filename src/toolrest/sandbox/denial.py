@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from toolrest.policy.paths.names import inside
+from toolrest.policy.paths.rules import TMP_FOLDERS
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_environment, own_files_in
 from toolrest.sandbox.weak import APART
@@ -45,7 +46,6 @@ _NO_NETWORK = (
 _MISSING = "no such file or directory"
 """The error of a path below a folder that the sandbox has replaced by one of its own."""
 _SIGNS = (*_REFUSALS, _HELD, *_NO_NETWORK, _MISSING)
-OWN_TMP = ("/tmp", "/var/tmp")  # noqa: S108
 _CANNOT_RUN = 126
 _NEVER = (2, _CANNOT_RUN, 127)
 _SIGSYS = 128 + 31
@@ -214,7 +214,7 @@ def _covered(path: str, policy: SandboxPolicy, backend: str) -> Denial | None:
     if os.path.lexists(real):
         return Denial("read", path)
     folder = os.path.dirname(real)
-    there = folder not in OWN_TMP and os.path.isdir(folder)
+    there = folder not in TMP_FOLDERS and os.path.isdir(folder)
     return Denial("write", path) if there else None
 
 
@@ -274,7 +274,7 @@ def _private_tmp(path: str, policy: SandboxPolicy, backend: str) -> bool:
     """
     if policy.tmp != "private" or backend == "landlock":
         return False
-    return any(inside(path, folder) for folder in OWN_TMP)
+    return any(inside(path, folder) for folder in TMP_FOLDERS)
 
 
 def _protected(path: str, policy: SandboxPolicy) -> bool:
