@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,9 +29,9 @@ from toolrest.timeline.cells import (
     UserCell,
 )
 from toolrest.timeline.questions import shown_answers
-from toolrest.timeline.text import rows, text_width
+from toolrest.timeline.text import rows, safe_text, text_width
+from toolrest.timeline.wrap import Line as Line
 
-Line: TypeAlias = "list[tuple[str, str]]"
 STYLES = {
     "": "",
     "bold": "1",
@@ -295,23 +295,9 @@ def safe_lines(text: str) -> list[str]:
     return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
 
 
-_BASE = "[^\x00-\x7f\ufe00-\ufe0f\u200b-\u200f]"
-_JOINED = re.compile(
-    f"((?<={_BASE})(?:\ufe0f?\u200d(?={_BASE})|\u200c(?={_BASE})|[\ufe0e\ufe0f])|\ufe0f(?=\u20e3))"
-)
-"""What makes one emoji of several characters, or parts letters of one word."""
-
-
 def message_lines(text: str) -> list[str]:
     """Lines of a message: as `safe_lines`, but emoji and scripts with joiners stay whole."""
-    if text.isascii() or not _JOINED.search(text):
-        return safe_lines(text)
-    parts = _JOINED.split(text.replace("\r\n", "\n"))
-    safe = "".join(
-        part if number % 2 else display_safe(part, keep_layout=True)
-        for number, part in enumerate(parts)
-    )
-    return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
+    return [line.expandtabs(8).rstrip() for line in safe_text(text).split("\n")]
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from unicodedata import east_asian_width
 
 from toolrest.policy.terminal_safe import display_safe
@@ -17,6 +18,24 @@ def short_path(path: str) -> str:
     """A path as people write it: `~` for the user's home."""
     home = os.path.expanduser("~")
     return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
+
+
+_BASE = "[^\x00-\x7f\ufe00-\ufe0f\u200b-\u200f]"
+_JOINED = re.compile(
+    f"((?<={_BASE})(?:\ufe0f?\u200d(?={_BASE})|\u200c(?={_BASE})|[\ufe0e\ufe0f])|\ufe0f(?=\u20e3))"
+)
+"""What makes one emoji of several characters, or parts letters of one word."""
+
+
+def safe_text(text: str) -> str:
+    """A text of a message, with its layout, in which emoji and scripts with joiners stay whole."""
+    if text.isascii() and text.isprintable():
+        return text
+    parts = _JOINED.split(text.replace("\r\n", "\n"))
+    return "".join(
+        part if number % 2 else display_safe(part, keep_layout=True)
+        for number, part in enumerate(parts)
+    )
 
 
 BAR = "  | "
