@@ -119,3 +119,15 @@ def test_rows_grow_by_what_is_new() -> None:
         counts.append(len(rows.advance(text)))
     assert max(b - a for a, b in pairwise(counts)) <= 2
     assert sum(counts) + len(rows.live) == 50 + 49
+
+
+def test_after_a_resize_what_is_left_has_the_new_width() -> None:
+    lines = [f"value_{number} = {'x' * number}" for number in range(40)]
+    code = "```py\n" + "\n".join([*lines[:20], "}", *lines[20:], "}"]) + "\n```"
+    rows = MessageRows(80)
+    found = rows.advance(code[:300])
+    rows.resize(24)
+    later = rows.advance(code, done=True)
+    assert max(drawn_width(plain_text(row)) for row in later) < 24
+    words = "".join(_text(found + later)).replace(" ", "").removeprefix("●")
+    assert words == "".join([*lines[:20], "}", *lines[20:], "}"]).replace(" ", "")

@@ -16,16 +16,14 @@ from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import (
     AgentCell,
     CallCell,
-    MessageCell,
     PlanCell,
     QuestionCell,
     ReasoningCell,
 )
-from toolrest.timeline.draw import Drawing, Line, dollars, duration, message_lines, safe_lines
-from toolrest.timeline.text import block, cut_to, rows, rows_of, shown, text_width
+from toolrest.timeline.draw import Drawing, Line, dollars, duration, safe_lines
+from toolrest.timeline.text import block, cut_to, rows, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_MESSAGE_ROWS = 6
 _PLAN_ROWS = 8
 _QUEUE_ROWS = 4
 _NARROW = 24
@@ -39,9 +37,8 @@ class LiveState(Struct, eq=False):
     running: list[CallCell] = field(default_factory=list)
     agents: list[AgentCell] = field(default_factory=list)
     """Sub-agents at work; they go on after the turn that began them."""
-    message: MessageCell | None = None
-    written: int = 0
-    """How much of the message is above the live part already."""
+    rows: list[Line] = field(default_factory=list)
+    """Of the message that is being written, those that may change."""
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
     plan_above: PlanCell | None = None
@@ -67,7 +64,8 @@ class LiveState(Struct, eq=False):
             return [*(self._queue(width)[-left:] if left > 0 else []), *lines]
         if self.picker is not None:
             return [clipped(line, width) for line in self.picker.lines(room)]
-        parts = self._calls(width) + self._agents(width) + self._message(width) + self._plan(width)
+        message = [clipped(line, width) for line in self.rows]
+        parts = message + self._calls(width) + self._agents(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         if isinstance(first, Posed):
             tail += _posed(first, width)
@@ -87,13 +85,6 @@ class LiveState(Struct, eq=False):
         nested = sorted(self.agents, key=lambda cell: cell.path)
         lines = [line for cell in nested for line in drawing.lines(cell)]
         return [clipped(line, width) for line in lines]
-
-    def _message(self, width: int) -> list[Line]:
-        if self.message is None:
-            return []
-        open_line = self.message.text[self.written :]
-        found = rows_of(message_lines(open_line)[-1], width) if open_line else []
-        return [[("", row)] for row in found[-_MESSAGE_ROWS:]]
 
     def _plan(self, width: int) -> list[Line]:
         if self.began is None or self.plan is None or self.plan.is_complete:

@@ -31,7 +31,6 @@ from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, one_line
-from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.chat.terminal.paste_input import PasteInput
@@ -49,6 +48,7 @@ from toolrest.timeline.cells import (
     UserCell,
 )
 from toolrest.timeline.draw import INDENT, Drawing, Line, safe_lines
+from toolrest.timeline.message import MessageRows
 from toolrest.timeline.plain import has_colour, styled
 from toolrest.timeline.text import cut_to
 
@@ -56,7 +56,9 @@ _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
 _WHOLE = 4
 """Calls whose outputs are kept."""
-_PACE = 0.1
+_BESIDE = 4
+"""Rows of the live part that are not for a message, but for what else goes on."""
+_PACE = 0.016
 """Seconds between two updates of what the model and its tools write; keys are shown at once."""
 
 
@@ -77,7 +79,9 @@ class ChatScreen:
         self.calls: list[CallCell] = []
         """Calls that have ended, for the pager; only the last few have their outputs."""
         self.colours = colours("terminal", allowed=has_colour(sys.stdout))
-        self._markdown = MarkdownLines()
+        self._message: MessageCell | None = None
+        """The message that is being written."""
+        self._rows = MessageRows(0)
         self._after_call = False
         self._waiting: list[str] = []
         self._frame: asyncio.TimerHandle | None = None
@@ -196,7 +200,7 @@ class ChatScreen:
         found: StyleAndTextTuples = []
         for number, line in enumerate(lines):
             found += [("", "\n")] if number else []
-            found += [(self.colours.live[style], text) for style, text in line]
+            found += [(self.colours.of(style), text) for style, text in line]
         return found
 
     def _menu(self) -> list[tuple[bool, str]]:
@@ -280,8 +284,10 @@ class ChatScreen:
     def changed(self, cell: Cell) -> None:
         """Show a cell, or what is new of it."""
         live = self.live
+        if cell is not self._message:
+            self._draw_message()
         if isinstance(cell, MessageCell):
-            self._message(cell)
+            self._begin_message(cell)
         elif isinstance(cell, ReasoningCell):
             live.reasoning = None if cell.done else cell
             if cell.done and cell.text.strip():
@@ -305,8 +311,9 @@ class ChatScreen:
         """Put what a turn leaves unfinished above the live part."""
         for cell in [*self.live.running]:
             self._call(cell)
-        if self.live.message is not None:
-            self._message(self.live.message)
+        if self._message is not None:
+            self._message.done = True
+            self._draw_message()
         for plan in self.live.settled_plan(is_last=True):
             self._cell(plan)
 
@@ -335,23 +342,28 @@ class ChatScreen:
         else:
             agents.append(cell)
 
-    def _message(self, cell: MessageCell) -> None:
-        """Put the whole lines of a message above the live part, the rest stays in it."""
-        live = self.live
-        if live.message is not cell:
-            live.message, live.written = cell, 0
-            self._markdown = MarkdownLines(self.size[1])
+    def _begin_message(self, cell: MessageCell) -> None:
+        """Take a message, or what is new of one: it is drawn with the next frame."""
+        if cell is not self._message:
+            self._message, self._rows = cell, MessageRows(self.size[1])
             self._put([[]] if self._after_call else [])
             self._after_call = False
-        text = cell.text
-        while (end := text.find("\n", live.written)) >= 0:
-            self._put(self._markdown.feed(text[live.written : end]))
-            live.written = end + 1
         if cell.done:
-            if text[live.written :]:
-                self._put(self._markdown.feed(text[live.written :]))
-            self._put([*self._markdown.flush(), []])
-            live.message, live.written = None, 0
+            self._draw_message()
+
+    def _draw_message(self) -> None:
+        """Put what is final of a message above the live part, the rest stays in it."""
+        cell = self._message
+        if cell is None:
+            return
+        rows, columns = self.size
+        self._rows.resize(columns)
+        room = max(rows - self._used_below() - _BESIDE, 3)
+        self._put(self._rows.advance(cell.text, done=cell.done, room=room))
+        self.live.rows = self._rows.live
+        if cell.done:
+            self._put([[]])
+            self._message = None
 
     def _cell(self, cell: Cell) -> None:
         lines = Drawing(self.size[1], self.live.workspace).lines(cell)
@@ -375,6 +387,7 @@ class ChatScreen:
     def flush(self) -> None:
         """Draw what is new, in one frame."""
         self._frame = None
+        self._draw_message()
         if self._waiting and self.app._running_in_terminal:
             self._update()  # a pager has the screen
         else:
@@ -382,6 +395,7 @@ class ChatScreen:
 
     def say(self, text: str, style: str = "dim") -> None:
         """Put a line of our own above the live part, apart from the call before it."""
+        self._draw_message()
         self._put([[]] if self._after_call else [])
         self._after_call = False
         self._put([[(style, line)] for line in safe_lines(text)])

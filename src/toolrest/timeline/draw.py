@@ -41,8 +41,19 @@ STYLES = {
     "green": "32",
     "yellow": "33",
     "cyan": "36",
+    "blue": "34",
+    "magenta": "35",
+    "emphasis": "3",
+    "struck": "9",
+    "underline": "4",
+    "code": "36",
+    "changed": "7",
+    "link": "4;34",
 }
-"""The styles with their ANSI codes: the terminal's own palette, so light and dark both work."""
+"""The words of styles with their ANSI codes, of the terminal's own palette: for light and dark.
+
+A style is none or more of them; `link` is the last, with an address behind it.
+"""
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
 _AGENTS = {"completed": ("green", "✔"), "errored": ("red", "✗"), "running": ("cyan", "▸")}

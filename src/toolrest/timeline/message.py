@@ -7,6 +7,7 @@ is under way the whole lines are; and what would not fit the screen any more is,
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from toolrest.timeline.blocks import Code, Placed, Table, read_blocks
 from toolrest.timeline.draw_blocks import (
@@ -41,8 +42,16 @@ class MessageRows:
         """The fence of code that was cut at `_start`."""
         self._printed: list[Line] = []
         """The rows of the block at `_start` that are final."""
+        self._is_resized = False
+        """Whether rows of that block were drawn in another width."""
         self._widths: tuple[Widths] | None = None
         """Those of the table at `_start`, once rows of it are final."""
+
+    def resize(self, width: int) -> None:
+        """Draw what is to come in this width."""
+        width = max(width - 3, 8)
+        self._is_resized = self._is_resized or (width != self._width and bool(self._printed))
+        self._width = width
 
     def advance(self, text: str, *, done: bool = False, room: int | None = None) -> list[Line]:
         """Take the message so far and return the rows that are final now.
@@ -66,7 +75,7 @@ class MessageRows:
         over = len(placed) if done else self._over(placed, text)
         for each in placed[:over]:
             final += self._handed_out(self._left(self._rows(each), each))
-            self._printed, self._widths, self._gap = [], None, True
+            self._printed, self._widths, self._gap, self._is_resized = [], None, True, False
         if len(placed) > over:
             final += self._open(placed[over], placed[over + 1 :], text, room)
         return final
@@ -115,15 +124,21 @@ class MessageRows:
     def _left(self, rows: list[Line], placed: Placed) -> list[Line]:
         """The rows that were not handed out, though others may have changed since they were."""
         count = len(self._printed)
-        if isinstance(placed.block, Code) or _texts(rows[:count]) == _texts(self._printed):
+        if isinstance(placed.block, Code) and not self._is_resized:
             return rows[count:]
-        letters = sum(map(_letters, self._printed))
-        for at, row in enumerate(rows):
-            here = _letters(row)
+        if _texts(rows[:count]) == _texts(self._printed):
+            return rows[count:]
+        letters, at = sum(map(_letters, self._printed)), 0
+        bare = sum(1 for _ in takewhile(lambda row: not _letters(row), reversed(self._printed)))
+        while letters and at < len(rows):
+            here = _letters(rows[at])
             if here > letters:
-                return [_behind(row, letters), *rows[at + 1 :]] if letters else rows[at:]
+                return [_behind(rows[at], letters), *rows[at + 1 :]]
             letters -= here
-        return []
+            at += 1
+        while bare and at < len(rows) and not _letters(rows[at]):
+            bare, at = bare - 1, at + 1
+        return rows[at:]
 
     def _final(self, placed: Placed, text: str, before: int, left: int, most: int | None) -> int:
         """How many of the rows that are left of an open block are final; `most` may be live."""

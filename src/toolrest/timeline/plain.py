@@ -192,7 +192,18 @@ def styled(line: Line, colour: bool, codes: Mapping[str, str] = STYLES) -> str:
     """A line as text, with the ANSI codes of its styles where there is colour."""
     if not colour:
         return "".join(text for _, text in line).rstrip()
-    return "".join(f"\x1b[{codes[style]}m{text}\x1b[0m" if style else text for style, text in line)
+    return "".join(_styled(style, text, codes) for style, text in line)
+
+
+def _styled(style: str, text: str, codes: Mapping[str, str]) -> str:
+    """A text in a style; where it is a link, terminals that know OSC 8 open its address."""
+    if not style:
+        return text
+    words = style.split()
+    is_link = "link" in words
+    code = ";".join(codes[word] for word in (words[:-1] if is_link else words))
+    text = f"\x1b[{code}m{text}\x1b[0m"
+    return f"\x1b]8;;{words[-1]}\x1b\\{text}\x1b]8;;\x1b\\" if is_link else text
 
 
 def has_colour(out: TextIO | None) -> bool:

@@ -20,10 +20,34 @@ _LIVE = {
     "green": "fg:ansigreen",
     "yellow": "fg:ansiyellow",
     "cyan": "fg:ansicyan",
+    "blue": "fg:ansiblue",
+    "magenta": "fg:ansimagenta",
+    "emphasis": "italic",
+    "struck": "strike",
+    "underline": "underline",
+    "code": "fg:ansicyan",
+    "changed": "reverse",
+    "link": "underline fg:ansiblue",
 }
 _FIXED = {
-    "light": {"dim": 242, "red": 124, "green": 28, "yellow": 94, "cyan": 30},
-    "dark": {"dim": 245, "red": 203, "green": 114, "yellow": 221, "cyan": 80},
+    "light": {
+        "dim": 242,
+        "red": 124,
+        "green": 28,
+        "yellow": 94,
+        "cyan": 30,
+        "blue": 25,
+        "magenta": 90,
+    },
+    "dark": {
+        "dim": 245,
+        "red": 203,
+        "green": 114,
+        "yellow": 221,
+        "cyan": 80,
+        "blue": 111,
+        "magenta": 176,
+    },
 }
 _LEVELS = (0, 95, 135, 175, 215, 255)
 
@@ -35,17 +59,27 @@ class Colours(Struct, frozen=True):
     ansi: dict[str, str]
     live: dict[str, str]
 
+    def of(self, style: str) -> str:
+        """prompt_toolkit's style of a style, of one word or more."""
+        if style in self.live:
+            return self.live[style]
+        return " ".join(self.live[word] for word in style.split() if word in self.live)
+
 
 def colours(theme: Theme, *, allowed: bool) -> Colours:
     """The colours of a theme; none where the terminal, or NO_COLOR, allows none."""
     if theme == "none" or not allowed:
-        return Colours(False, STYLES, dict.fromkeys(_LIVE, "") | {"bold": "bold"})
+        return Colours(
+            False, STYLES, dict.fromkeys(_LIVE, "") | {"bold": "bold", "changed": "bold"}
+        )
     if theme == "terminal":
         return Colours(True, STYLES, _LIVE)
     fixed = _FIXED[theme]
     ansi = STYLES | {style: f"38;5;{number}" for style, number in fixed.items()}
     live = _LIVE | {style: f"fg:{_hex(number)}" for style, number in fixed.items()}
     ansi["italic"], live["italic"] = f"3;{ansi['dim']}", f"italic {live['dim']}"
+    ansi["link"], live["link"] = f"4;{ansi['blue']}", f"underline {live['blue']}"
+    ansi["code"], live["code"] = ansi["cyan"], live["cyan"]
     return Colours(True, ansi, live)
 
 
