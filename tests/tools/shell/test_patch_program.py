@@ -83,10 +83,13 @@ async def test_a_patch_that_is_not_recognised_is_applied(
 
 
 @pytest.mark.needs("sandbox")
-@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize(
+    "shell", ["bash", "sh", pytest.param("zsh", marks=pytest.mark.needs("zsh"))]
+)
 async def test_a_login_shell_of_the_model_finds_it(work: Path, shell: str) -> None:
     """Debian's /etc/profile sets PATH anew."""
-    (work / ".profile").write_text("PATH=/usr/bin:/bin; export PATH\n")
+    for name in (".profile", ".zprofile"):
+        (work / name).write_text("PATH=/usr/bin:/bin; export PATH\n")
     settings: dict[str, Any] = {"shell_environment_policy.set": {"HOME": str(work)}}
     async with Toolrest(work, settings=settings, tools=["all"]) as rest:
         words = [shell, "-lc", f"xargs -0 apply_patch <<'X'\n{PATCH}X"]
