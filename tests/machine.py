@@ -37,6 +37,7 @@ REASONS = {
     "ptrace": "no program may look into another one here (ptrace); allow it to this container",
     "ground": "no folder outside /tmp that this user may write; set HOME to one",
     "tmux": "no tmux here: apt install tmux",
+    "zsh": "no zsh here: apt install zsh",
     "qemu": "no QEMU, static busybox or readable kernel here:"
     " apt install qemu-system-x86 busybox-static linux-image-amd64",
     "python": "no Python that an ordinary user can start: apt install python3",
@@ -126,6 +127,7 @@ _PROBES: dict[str, Callable[[], bool]] = {
     "python": _python,
     "qemu": _qemu,
     "tmux": lambda: _runs("tmux", "-V"),
+    "zsh": lambda: _runs("zsh", "--version"),
 }
 
 

@@ -35,16 +35,27 @@ def own_places() -> Iterator[str]:
     Its package, the virtual environment that it runs in, the folder or archive of installed
     packages in which it lies, and the standard library.
     """
-    package = os.path.dirname(str(sys.modules["toolrest"].__file__))
-    yield os.path.realpath(package)
+    package = package_folder()
+    yield package
     if sys.prefix != sys.base_prefix:
         yield os.path.normpath(sys.prefix)  # a link there is kept from tools as well
         yield os.path.realpath(sys.prefix)
-    folder = os.path.dirname(os.path.realpath(package))
+    folder = os.path.dirname(package)
     about = f"toolrest-{sys.modules['toolrest'].__version__}.dist-info"
     if os.path.isdir(os.path.join(folder, about)) or os.path.isfile(folder):
         yield folder
     yield os.path.dirname(os.path.realpath(os.__file__))
+
+
+def package_folder() -> str:
+    """The folder of Toolrest's package."""
+    return os.path.realpath(os.path.dirname(str(sys.modules["toolrest"].__file__)))
+
+
+def program_folder() -> str | None:
+    """The folder with the program `apply_patch` alone; None where the package is an archive."""
+    folder = os.path.join(package_folder(), "patch", "bin")
+    return folder if os.path.isdir(folder) else None
 
 
 def import_only_own(roots: Iterable[str]) -> None:

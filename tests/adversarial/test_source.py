@@ -56,6 +56,7 @@ ALLOWED = {
     ("process/helper/launch.py", "posix_spawn"): "the helper starts the command",
     ("process/owner.py", "posix_spawn"): "the helper that owns all commands, with -I -S",
     ("process/owner.py", "sys.executable"): "the helper that owns all commands, with -I -S",
+    ("running/runner.py", "sys.executable"): "in a variable, for `apply_patch`, with -I -S",
     ("sandbox/backends/container/engine.py", "sys.executable"): "the forwarder, with -I -S",
     ("sandbox/backends/container/box.py", "subprocess"): "the container engine, outside roots",
     ("sandbox/backends/container/client.py", "subprocess"): "the container engine, outside roots",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
 _FD = 43
 """Not one that shells choose for themselves."""
+_REPORT = f'{{ echo "${{PIPESTATUS[@]}}" >&{_FD}; }} 2>/dev/null'
+# Where programs are not the host's, a shell that cannot read that may have bash's place.
+_GUARDED = f"case $BASH_VERSION in ?*) eval {quote(_REPORT)};; esac"
 _TRAPS = {
-    "bash": f"trap '{{ echo \"${{PIPESTATUS[@]}}\" >&{_FD}; }} 2>/dev/null' EXIT; ",
+    "bash": f"trap {quote(_GUARDED)} EXIT; ",
     "zsh": f"trap '{{ echo \"$pipestatus\" >&{_FD}; }} 2>/dev/null' EXIT; ",
 }
 _LONGEST = 4096

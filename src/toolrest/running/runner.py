@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from msgspec.structs import replace
 
 from toolrest.errors import RespondToModel
-from toolrest.policy.launch import Changed, Launch, find_executable
+from toolrest.own_code import program_folder
+from toolrest.policy.launch import Changed, Launch, Program, find_executable
 from toolrest.policy.paths.names import unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import remove_tree
@@ -22,7 +24,7 @@ from toolrest.process.sessions.session import SessionEnd
 from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells, LoginStart
-from toolrest.process.shells.shells import Shell, ShellKind, Shells
+from toolrest.process.shells.shells import Shell, ShellKind, Shells, kind_of
 from toolrest.running.attempts import HeldReports, repeated
 from toolrest.running.confinement import (
     ConfinedCommand,
@@ -69,7 +71,9 @@ class Runner:
         watch: Callable[[], Watch] | None = None,
         watch_record: str = "",
         columns: Callable[[], int] = lambda: 80,
+        patches: bool = False,
     ) -> None:
+        """`patches`: commands find the program `apply_patch`."""
         self.files = files
         self.confinement = confinement
         self.enclosure = Enclosure(
@@ -86,6 +90,7 @@ class Runner:
         )
         self._session_dir = session_dir
         self._environ = dict(environ)
+        self._programs = program_folder() if patches else None
         self._thread_id = thread_id
         self._tally = tally or CommandCount()
         self._columns = columns
@@ -113,7 +118,13 @@ class Runner:
                 await self._stops.release(confined)
 
         own_files = not outside and self.enclosure.has_own_files
-        return LoginShells(self._owner, confine, self.confinement.environment, own_files=own_files)
+        return LoginShells(
+            self._owner,
+            confine,
+            self.confinement.environment,
+            own_files=own_files,
+            kept=self._programs,
+        )
 
     # Where and how
 
@@ -139,6 +150,9 @@ class Runner:
             network = not self.is_confined or self.confinement.network == "on"
             fixed = forced(unified=unified, tty=tty, network=network, thread_id=self._thread_id)
             made = build(self.confinement.environment, self._environ, forced=fixed)
+            if self._programs is not None and "PATH" in made.variables:
+                path = os.pathsep.join((self._programs, made.variables["PATH"]))
+                made.variables.update(PATH=path, TOOLREST_PYTHON=sys.executable)
             known = self._environments[unified, tty] = (made, fixed)
         made, fixed = known
         return dict(made.variables), made.withheld, fixed
@@ -177,13 +191,17 @@ class Runner:
                 argv = judged = (*_NOT_FOUND, chosen.path)
                 kind = None
         else:
-            argv, login = command, False
+            argv = command
         path = env.get("PATH", os.defpath)
+        program = find_executable(argv[0], path, cwd, self.suspects)
+        if not isinstance(command, str):
+            kind = self._login_shell(argv, program)
+            login = kind is not None
         return Launch(
             argv,
             cwd,
             env,
-            find_executable(argv[0], path, cwd, self.suspects),
+            program,
             judged,
             kind,
             escalated,
@@ -198,6 +216,14 @@ class Runner:
             self.suspects,
             asked_shell,
         )
+
+    def _login_shell(self, argv: tuple[str, ...], program: Program | None) -> ShellKind | None:
+        """The kind of shell of `bash -lc LINE`, if it is one of the system's."""
+        is_line = len(argv) == 3 and argv[1] == "-lc" and kind_of(argv[0]) is not None
+        if not is_line or program is None or program.writable:
+            return None
+        shell = self.shells.named(argv[0])
+        return shell.kind if shell.posix and shell.known and not shell.instead_of else None
 
     async def settle(self, launch: Launch, *, outside: bool) -> Launch:
         """The launch record with the environment of the login profile, where one is read.

@@ -58,6 +58,16 @@ def test_five_lines_where_all_is_well(desk: Any) -> None:
     assert "a session uses: bubblewrap" in more
 
 
+@pytest.mark.slow
+def test_a_search_that_nobody_would_answer_is_named(desk: Any) -> None:
+    """Such a tool is not offered; the line names the settings that it lacks."""
+    line = "web_search: not offered: web_search is not configured: set search.backend"
+    words = ("doctor", "-v", "-c", "model=anthropic:claude-sonnet-4-5", "-c", "web_search=live")
+    assert line in desk.run(*words, env=KEY).out
+    own = ("-c", "search.backend=searxng", "-c", "search.url=https://search.example")
+    assert "web_search: not offered" not in desk.run(*words, *own, env=KEY).out
+
+
 @pytest.mark.needs("landlock")
 @pytest.mark.slow
 def test_a_weak_sandbox_is_its_first_line_and_the_way_out_its_last(desk: Any) -> None:

@@ -29,6 +29,16 @@ class Place:
         escape = shlex.join([sys.executable, "-c", program])
         return f"echo made > inside; {escape} 2>/dev/null; echo finished"
 
+    def edit(self) -> dict[str, Any]:
+        """The arguments of an edit of a file of the workspace, as `apply_patch` takes them."""
+        (self.workspace / "tea.py").write_text("price = 1\n")
+        change = "*** Update File: tea.py\n@@\n-price = 1\n+price = 2\n"
+        return {"input": f"*** Begin Patch\n{change}*** End Patch\n"}
+
+    def was_edited(self) -> bool:
+        """Whether that edit was made."""
+        return (self.workspace / "tea.py").read_text() == "price = 2\n"
+
     def was_confined(self) -> None:
         """Assert that the ordinary command ran, and in the sandbox."""
         assert (self.workspace / "inside").read_text() == "made\n"

@@ -101,6 +101,14 @@ async def ordinary_calls_of_our_tools_run_in_the_sandbox() -> None:
     place.was_confined()
 
 
+async def a_model_edits_a_file() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        task = Task([Sample("Go.")], solver=[use_tools(InspectGate(rest).tools()), generate()])
+        sample = await evaluated(task, ("apply_patch", place.edit()))
+    assert place.was_edited(), outputs(sample)
+
+
 async def dangerous_calls_are_not_run_without_an_approver() -> None:
     place = Place()
     async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
@@ -208,6 +216,7 @@ async def the_reference_s_fragment_runs() -> None:
 run(
     commands_of_a_sample_run_in_the_sandbox,
     ordinary_calls_of_our_tools_run_in_the_sandbox,
+    a_model_edits_a_file,
     dangerous_calls_are_not_run_without_an_approver,
     the_gate_escalates_to_the_next_approver,
     tools_that_are_not_ours_are_left_to_the_next_approver,

@@ -48,6 +48,14 @@ async def ordinary_calls_run_in_the_sandbox() -> None:
     place.was_confined()
 
 
+async def a_model_edits_a_file() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        edit = call(place.edit(), "c1", "apply_patch")
+        state = await graph(rest).ainvoke(asking(edit), CONFIG)
+    assert place.was_edited(), outputs(state)
+
+
 async def tools_work_without_a_graph_and_run_nothing_dangerous() -> None:
     place = Place()
     async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
@@ -224,6 +232,7 @@ async def the_reference_s_fragment_runs() -> None:
 
 run(
     ordinary_calls_run_in_the_sandbox,
+    a_model_edits_a_file,
     tools_work_without_a_graph_and_run_nothing_dangerous,
     dangerous_calls_interrupt_and_run_once_approved,
     denied_calls_are_not_run,

@@ -97,6 +97,15 @@ async def ordinary_calls_run_in_the_sandbox() -> None:
     assert (place.workspace / "made.txt").read_text() == "hello\n"
 
 
+async def a_model_edits_a_file() -> None:
+    """Failed before: "files" had no tool for it, and the package ends a run with an unknown one."""
+    place = Place()
+    model = Scripted(function("apply_patch", place.edit(), "c1"))
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        await Runner.run(Agent("a", model=model, tools=[*function_tools(rest)]), "Go.")
+    assert place.was_edited(), said(model)
+
+
 async def the_shell_is_confined() -> None:
     place = Place()
     async with Toolrest(place.workspace, on_ask="defer", tools=[]) as rest:
@@ -251,6 +260,7 @@ async def the_reference_s_fragment_runs() -> None:
 
 run(
     ordinary_calls_run_in_the_sandbox,
+    a_model_edits_a_file,
     the_shell_is_confined,
     dangerous_calls_interrupt_and_run_once_approved,
     without_a_home_another_process_runs_nothing_that_it_did_not_ask,

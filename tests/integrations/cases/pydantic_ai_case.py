@@ -56,6 +56,13 @@ async def ordinary_calls_run_in_the_sandbox() -> None:
     place.was_confined()
 
 
+async def a_model_edits_a_file() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        result = await agent(rest, ToolCallPart("apply_patch", place.edit(), "c1")).run("Go.")
+    assert place.was_edited(), returns(result.all_messages())
+
+
 async def dangerous_calls_are_deferred_and_run_once_approved() -> None:
     place = Place()
     async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
@@ -145,6 +152,7 @@ async def the_reference_s_fragment_runs() -> None:
 
 run(
     ordinary_calls_run_in_the_sandbox,
+    a_model_edits_a_file,
     dangerous_calls_are_deferred_and_run_once_approved,
     approvals_count_once_and_for_their_call,
     altered_arguments_are_asked_about_and_approve_nothing_else,

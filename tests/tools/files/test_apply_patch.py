@@ -175,6 +175,31 @@ async def test_every_form_whatever_is_advertised(
     assert text.endswith("M f.txt\n")
 
 
+def test_the_schema_of_a_diff_has_confirm_and_does_not_require_it(tmp_path: Path) -> None:
+    """It lowers no verdict: see `test_confirm_approves_nothing`."""
+    settings = {"model_families": {"diffs": {"prefixes": ["acme"], "patch": "unified"}}}
+    rest = Toolrest(tmp_path, model="acme-1", tools=["apply_patch"], settings=settings)
+    (spec,) = rest.specs("chat")
+    schema = spec["function"]["parameters"]
+    assert schema["properties"]["confirm"]["type"] == "boolean"
+    assert schema["required"] == ["patch"]
+
+
+async def test_confirm_approves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("one\ntwo\n")
+    asked: list[ApprovalRequest] = []
+
+    def decline(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    async with Toolrest(tmp_path, approval_policy="untrusted", on_ask=decline) as rest:
+        output = await rest.call("apply_patch", {"patch": DIFF, "confirm": True})
+    assert len(asked) == 1
+    assert not output.success
+    assert (tmp_path / "f.txt").read_text() == "one\ntwo\n"
+
+
 async def test_what_is_no_patch_names_all_forms(tmp_path: Path) -> None:
     async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         output = await rest.call("apply_patch", {"input": "please change the file"})

@@ -48,8 +48,9 @@ def work() -> Iterator[Path]:
         (f"trap 'echo own' EXIT; {FAILS} | cat", ""),
     ],
 )
-async def test_a_hidden_failure_is_told(work: Path, line: str, codes: str) -> None:
-    call = {"cmd": line, "shell": "/bin/bash", "login": False}
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=pytest.mark.needs("zsh"))])
+async def test_a_hidden_failure_is_told(work: Path, line: str, codes: str, shell: str) -> None:
+    call = {"cmd": line, "shell": shell, "login": False}
     async with Toolrest(work, approval_policy="on-request", on_ask="allow") as rest:
         output = await rest.call("exec_command", call)
         once = await rest.call("shell_command", {"command": line, "login": False})

@@ -28,11 +28,13 @@ from toolrest.running.runner import Runner
 from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
+from toolrest.tools.files.apply_patch import ApplyPatch
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.watch import Watch
     from toolrest.config import Config, Settings
     from toolrest.gate.session import Ground, Lazy
+    from toolrest.gate.tool.registry import Registry
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.tally import CommandCount
     from toolrest.sandbox.confine import Backend
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 _COLUMNS = 80
 
 
-def session_runner(ground: Ground, commands: CommandCount) -> Runner:
+def session_runner(ground: Ground, commands: CommandCount, registry: Registry) -> Runner:
     """The runner of a session's programs."""
 
     def blocked(what: Blocked) -> None:
@@ -78,6 +80,7 @@ def session_runner(ground: Ground, commands: CommandCount) -> Runner:
         commands,
         ground.watch,
         columns,
+        patches=ApplyPatch.name in registry,
     )
 
 
@@ -93,6 +96,8 @@ def _runner(
     commands: CommandCount | None = None,
     watch: Lazy[Watch] | None = None,
     columns: Callable[[], int] = lambda: _COLUMNS,
+    *,
+    patches: bool = False,
 ) -> Runner:
     if confinement.backend == "vm":
         for path in files.shown:  # a folder that comes later would have the machine boot again
@@ -115,6 +120,7 @@ def _runner(
         watch=watch,
         watch_record="" if watch is None else watch().folder,
         columns=columns,
+        patches=patches,
     )
 
 

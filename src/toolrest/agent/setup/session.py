@@ -128,7 +128,7 @@ def make_session(
         hooks=hooks,
         registry=registry,
         commands=commands,
-        runner=Lazy(lambda: _runner(ground, commands())),
+        runner=Lazy(lambda: _runner(ground, commands(), registry)),
         servers=servers,
         pool=pool,
         mcp=_mcp_access(pool, call) if servers is not None or shared.has_servers else None,
@@ -160,10 +160,10 @@ def _command_count() -> CommandCount:
     return CommandCount()
 
 
-def _runner(ground: Ground, commands: CommandCount) -> Runner:
+def _runner(ground: Ground, commands: CommandCount, registry: Registry) -> Runner:
     from toolrest.agent.setup.runner import session_runner
 
-    return session_runner(ground, commands)
+    return session_runner(ground, commands, registry)
 
 
 def _replies() -> Replies:

@@ -127,13 +127,16 @@ class LoginShells:
         *,
         never: Iterable[str] = (),
         own_files: bool = False,
+        kept: str | None = None,
     ) -> None:
+        """`kept` is a folder of PATH that no profile takes away."""
         self._owner = owner
         self._confine = confine
         policy = policy or EnvironmentPolicy()
         self._policy = replace(policy, inherit="all", include_only=(), set={})
         self._never = tuple(never)
         self._own_files = own_files
+        self._kept = kept
         self._captured: dict[object, _Captured] = {}
         self._lock = asyncio.Lock()
 
@@ -204,6 +207,8 @@ class LoginShells:
         added |= {name: env[name] for name in _SHELLS_OWN & env.keys()}
         if not self._own_files and "PATH" in env.keys() | found.keys():
             added["PATH"] = _joined(env, found)
+        elif self._kept is not None and "PATH" in found:
+            added["PATH"] = _joined({"PATH": self._kept}, found)
         kept, expected = ({} if self._own_files else env) | added, given | added
         path = kept.get("PATH", os.defpath)
         names = expected.keys() | found.keys()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from toolrest.own_code import package_folder
 from toolrest.policy.paths.links import Links
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
@@ -90,6 +91,8 @@ class BubblewrapEngine:
         self._tmp = os.path.join(policy.session_dir, "tmp")
         make_private(self._tmp)
         self._own = own_files_in(policy.roots)
+        if rootfs is not None or policy.read_roots is not None:
+            self._own += (package_folder(),)  # the program `apply_patch`, and its code
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
         self._kinds = FileKindCache((*self._hidden, *deeper, *policy.exceptions))

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from toolrest.own_code import package_folder
 from toolrest.policy.paths.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -93,7 +94,8 @@ def _readable(policy: SandboxPolicy) -> Sequence[str]:
     if policy.read_roots is None:
         return ("/",)
     minimal = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
-    return list(dict.fromkeys(map(os.path.realpath, (*minimal, *policy.read_roots))))
+    shown = (*minimal, package_folder(), *policy.read_roots)
+    return list(dict.fromkeys(map(os.path.realpath, shown)))
 
 
 def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolrest.own_code import package_folder
 from toolrest.policy.paths.names import inside, unique
 from toolrest.private_files import make_private
 from toolrest.process.command import Command
@@ -247,7 +248,7 @@ class ContainerEngine:
         flags += ["--network", self._network_name(), "--workdir", WORKSPACE, "--env", f"HOME={TMP}"]
         if self.options.read_only_root:
             flags.append("--read-only")
-        flags += [*self._shown.arguments(), *self.options.run_args]
+        flags += [*self._shown.arguments(), *_own_program(self.policy), *self.options.run_args]
         arguments = (*flags, "--", self.options.image, "-c", FIRST)
         locks = self._shown.guard.records()
         return Box(self.client, arguments, locks, lambda: let_go(held))
@@ -333,6 +334,12 @@ class ContainerEngine:
         env = confined_env(command.env, self.policy, self.name, TMP)
         env |= self.proxy.env if self.proxy is not None else {}
         return for_other_root(env, self.policy, self._path, box.shells)
+
+
+def _own_program(policy: SandboxPolicy) -> list[str]:
+    """The mount of the program `apply_patch` and its code, unless the workspace has them."""
+    package = package_folder()
+    return [] if policy.shown_root(package) else bind(package, package, ",readonly")
 
 
 LATE_SOCKETS = Enforced(
