@@ -74,7 +74,7 @@ class Range:
         """The command line in the workspace, with a scripted server for its model."""
         with ScriptedServer(list(script)) as server:
             self.desk.provider(server)
-            return self.desk.run(*words, **options)
+            return self.desk.process(*words, **options)
 
     def python(self, code: str, **env: str) -> subprocess.CompletedProcess[str]:
         """A host program that lives in the workspace and uses the library there."""

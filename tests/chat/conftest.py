@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST, desk, serve  # noqa: F401 - fixtures
+from tests.cli.conftest import desk, serve  # noqa: F401 - fixtures
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.config.trust import distrust, trust_of

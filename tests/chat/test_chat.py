@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.testing import Call, Fail, Freeform, Say, Think

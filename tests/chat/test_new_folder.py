@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.chat.test_approvals import answers
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.patience import hurry, patient
 from tests.screen import Screen
 

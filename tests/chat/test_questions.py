@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.chat.test_approvals import quiet
 from tests.chat.test_chat import CTRL_C, ENTER, ESC
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.machine import require
 from tests.patience import hurry, patient
 from tests.screen import Screen

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.chat.svg import svg
 from tests.chat.test_tmux import Tmux, answers
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 
 from toolrest.testing import Call, Freeform, Say, Think
 from toolrest.testing.server import ScriptedServer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.chat.test_approvals import answers
 from tests.chat.test_chat import ENTER, ESC, planted, says
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.testing import Call, Freeform

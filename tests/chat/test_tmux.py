@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.screen import DEADLINE
 
 from toolrest.chat.questions import QUIET

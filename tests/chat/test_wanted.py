@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from tests.chat.test_approvals import answers, outside
-from tests.cli.conftest import TOOLREST, Desk
+from tests.cli.conftest import Desk
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.testing import Call, Freeform, Reply, Say

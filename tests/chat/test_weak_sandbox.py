@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.chat.test_approvals import answers
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.machine import REPOSITORY
 
 from toolrest.testing import Call

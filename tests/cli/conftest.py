@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from tests.forked import TOOLREST, toolrest
 
 from toolrest.testing.server import ScriptedServer
 
-TOOLREST = str(Path(sys.executable).parent / "toolrest")
 SCHEMA = Path(__file__).parents[2] / "docs" / "exec-events.schema.json"
 
 
@@ -82,6 +81,11 @@ class Desk:
 
     def run(self, *arguments: str, said: str | None = None, **options: Any) -> Ran:
         """Run a command to its end."""
+        done = toolrest(*arguments, cwd=self.workspace, said=said, **options)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def process(self, *arguments: str, said: str | None = None, **options: Any) -> Ran:
+        """Run a command to its end in a process that is started anew."""
         stdin = subprocess.DEVNULL if said is None else subprocess.PIPE
         with self.start(*arguments, stdin=stdin, **options) as process:
             out, err = process.communicate(said, timeout=100)

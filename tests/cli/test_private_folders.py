@@ -28,7 +28,7 @@ def test_every_level_that_is_made_is_private(tmp_path: Path, umask: int) -> None
 @pytest.mark.needs("sandbox")
 def test_the_homes_folders_are_private_under_any_umask(desk: Any) -> None:
     """Failed before: `run` was 0777 less the umask."""
-    ran = desk.run("call", "shell_command", '{"command": "true"}', umask=0)
+    ran = desk.process("call", "shell_command", '{"command": "true"}', umask=0)
     assert ran.code == 0, ran.err
     open_folders = [
         f"{path} {stat.S_IMODE(path.stat().st_mode):o}"

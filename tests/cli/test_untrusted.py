@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-TOOLREST = Path(sys.executable).with_name("toolrest")
+from tests.forked import toolrest
 
 
 @pytest.fixture
@@ -35,14 +33,7 @@ def hostile(tmp_path: Path) -> Path:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Headless: no terminal on any side."""
-    return subprocess.run(
-        [TOOLREST, "call", "-C", str(folder), *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return toolrest("call", "-C", str(folder), *words, cwd=os.getcwd())
 
 
 def test_nothing_of_it_counts_and_nobody_is_asked(hostile: Path) -> None:
@@ -57,7 +48,7 @@ def test_nothing_of_it_counts_and_nobody_is_asked(hostile: Path) -> None:
 
 
 def test_even_trusted_it_may_not_loosen_anything(hostile: Path) -> None:
-    subprocess.run([TOOLREST, "trust", str(hostile)], check=True, capture_output=True)
+    assert toolrest("trust", str(hostile), cwd=os.getcwd()).returncode == 0
     done = call(hostile, "read_file", json.dumps({"file_path": "file.txt"}))
     assert done.returncode != 0
     assert "may not set" in done.stderr
@@ -67,7 +58,7 @@ def test_even_trusted_it_may_not_loosen_anything(hostile: Path) -> None:
 def test_a_trusted_folder_cannot_bring_hooks(hostile: Path) -> None:
     run = json.dumps(["touch", str(hostile / "pwned")])
     (hostile / ".toolrest" / "config.toml").write_text(f"[[hooks.PreToolUse]]\ncommand = {run}\n")
-    subprocess.run([TOOLREST, "trust", str(hostile)], check=True, capture_output=True)
+    assert toolrest("trust", str(hostile), cwd=os.getcwd()).returncode == 0
     done = call(hostile, "read_file", json.dumps({"file_path": "file.txt"}))
     assert "may not set hooks.PreToolUse" in done.stderr
     assert not os.path.lexists(hostile / "pwned")

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
 from tests.control.conftest import WRITE
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.control.client import ask_session

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 
 from toolrest.testing import Call
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.patience import hurry, patient
 from tests.screen import Screen
 

@@ -9,18 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import forked
 
 from toolrest.agent.undo.checkpoints import Checkpoints
 
 
 def toolrest(work: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolrest", *words],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.toolrest(*words, cwd=work)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import SCHEMA, TOOLREST, Ran
+from tests.cli.conftest import SCHEMA, Ran
+from tests.forked import TOOLREST
 from tests.machine import REPOSITORY
 from tests.screen import Screen
 

@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST, Ran
+from tests.cli.conftest import Ran
+from tests.forked import TOOLREST
 from tests.machine import REPOSITORY
 
 from toolrest.sandbox.weak import WEAK_FACTS

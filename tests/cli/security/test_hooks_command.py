@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-TOOLREST = Path(sys.executable).with_name("toolrest")
+from tests.forked import toolrest
 
 
 def hooks(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TOOLREST, "hooks", "-C", str(folder)], capture_output=True, text=True, check=False
-    )
+    return toolrest("hooks", "-C", str(folder), cwd=folder)
 
 
 def test_the_list(tmp_path: Path, toolrest_home: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.cli.setup.sandbox_checks import sandbox_verdict

@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TOOLREST, desk, serve  # noqa: F401 - fixtures
+from tests.cli.conftest import desk, serve  # noqa: F401 - fixtures
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.testing import Pause, Say

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import toolrest
 
 from toolrest import Effects, Toolrest, tool
 from toolrest.events import ApprovalDeferred, Event
@@ -24,8 +25,6 @@ from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, Pendi
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.gate.approval.request import ApprovalRequest, Exact
 from toolrest.policy.effects import Risk
-
-TOOLREST = Path(sys.executable).with_name("toolrest")
 
 RESUMER = """
 import asyncio, json, os, sys
@@ -534,7 +533,7 @@ async def test_death_at_any_step_of_taking_it(
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TOOLREST, *words], capture_output=True, text=True, check=False)
+    return toolrest(*words, cwd=os.getcwd())
 
 
 @pytest.mark.slow

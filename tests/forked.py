@@ -1,0 +1,207 @@
+"""Commands in forks of a Python that has loaded Toolrest: real processes without the start-up.
+
+A command that is started anew spends a third of a second of CPU on its imports, most of what these
+tests take. Here one process a test worker imports once and is forked for each command. What is left
+out is the start itself: tests of imports, of `sys.path` and of the kinds of standard files start
+processes of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ")
+"""Variables that count while a process starts."""
+_NOT_LOADED = ("programs", "__main__", "integrations", "ray_engine")
+_USED = ("opentelemetry.metrics", "tomllib", "jsonschema_rs")
+"""Packages that Toolrest loads when it needs them."""
+_PATIENCE = 100.0
+
+
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
+
+
+def toolrest(
+    *words: str,
+    cwd: str | os.PathLike[str],
+    said: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `env` is added to the environment, `said` is its standard input."""
+    env = {**os.environ, **(env or {})}
+    if _at_start(env) == _server().began_with:
+        return _server().run([TOOLREST, *words], str(cwd), env, said)
+    return subprocess.run(
+        [TOOLREST, *words],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+        check=False,
+        **({"stdin": subprocess.DEVNULL} if said is None else {"input": said}),
+    )
+
+
+class _Server:
+    """The process that is forked, seen from here."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        self.began_with = _at_start(os.environ)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(process.wait)
+        atexit.register(self._channel.close)
+
+    def run(
+        self, argv: list[str], cwd: str, env: Mapping[str, str], said: str | None
+    ) -> subprocess.CompletedProcess[str]:
+        out, err = os.pipe(), os.pipe()
+        stdin, typing = (os.open(os.devnull, os.O_RDONLY), None) if said is None else os.pipe()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._channel, [b"."], [stdin, out[1], err[1], theirs.fileno()])
+        for number in (stdin, out[1], err[1]):
+            os.close(number)
+        with ours, ours.makefile("rw") as talk, ThreadPoolExecutor(3) as threads:
+            print(json.dumps([argv, cwd, env]), file=talk, flush=True)
+            pid = int(talk.readline())
+            if typing is not None:
+                threads.submit(_type, typing, said or "")
+            texts = [threads.submit(_text, reading) for reading in (out[0], err[0])]
+            try:
+                printed = [text.result(_PATIENCE) for text in texts]
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+            return subprocess.CompletedProcess(argv, int(talk.readline()), *printed)
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+def _at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_AT_START)}
+
+
+def _type(number: int, text: str) -> None:
+    with suppress(BrokenPipeError), open(number, "w") as file:
+        file.write(text)
+
+
+def _text(number: int) -> str:
+    with open(number) as file:
+        return file.read()
+
+
+class _Start:
+    """What happens in the process that is forked."""
+
+    code: int | None = None
+
+    def serve(self, channel: socket.socket) -> None:
+        """Fork for each request; returns in the fork that shall be the command."""
+        for ignored in (signal.SIGINT, signal.SIGCHLD):
+            signal.signal(ignored, signal.SIG_IGN)
+        atexit.register(self._leave)  # what is registered first runs last
+        import toolrest
+
+        modules = (found.name for found in pkgutil.walk_packages(toolrest.__path__, "toolrest."))
+        for name in (*modules, *_USED):
+            if not any(part in _NOT_LOADED for part in name.split(".")):
+                import_module(name)
+        gc.collect()
+        gc.freeze()
+        while given := socket.recv_fds(channel, 1, 4)[1]:
+            if os.fork() == 0:
+                channel.close()
+                self._keep(given)
+                return
+            for number in given:
+                os.close(number)
+        os._exit(0)
+
+    def _keep(self, given: list[int]) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        with socket.socket(fileno=given[3]) as ours, ours.makefile("rw") as talk:
+            argv, cwd, env = json.loads(talk.readline())
+            if pid := os.fork():
+                for number in (0, 1, 2, *given[:3]):
+                    os.close(number)
+                print(pid, file=talk, flush=True)
+                status = os.waitpid(pid, 0)[1]
+                print(os.waitstatus_to_exitcode(status), file=talk, flush=True)
+                os._exit(0)
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            os.dup2(given[number], number)
+            os.close(given[number])
+            setattr(sys, name, _renewed(getattr(sys, name), number))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = argv
+        sys.path[0] = os.path.dirname(argv[0])
+
+    def run(self) -> None:
+        """Do what the console script does."""
+        from toolrest.cli.entry import main
+
+        try:
+            main()
+            sys.exit()
+        except SystemExit as ends:
+            if ends.code is None or isinstance(ends.code, int):
+                self.code = ends.code or 0
+            raise
+
+    def _leave(self) -> None:
+        """End here where only memory is left to be freed, half of what a small command takes."""
+        if self.code is not None:
+            with suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(self.code & 0xFF)
+
+
+def _renewed(file: io.TextIOWrapper, number: int) -> io.TextIOWrapper:
+    """A standard file as Python makes it for what has the number now."""
+    unbuffered = file.write_through
+    return io.TextIOWrapper(
+        open(number, "wb" if number else "rb", 0 if number and unbuffered else -1, closefd=False),
+        encoding=file.encoding,
+        errors=file.errors,
+        newline="\n",
+        line_buffering=not unbuffered and (number == 2 or os.isatty(number)),
+        write_through=unbuffered,
+    )
+
+
+if __name__ == "__main__":
+    start = _Start()
+    start.serve(socket.socket(fileno=int(sys.argv[1])))
+    start.run()
