@@ -141,7 +141,10 @@ class Approvals:
 
     async def ask_plainly(self, ctx: Context, question: str) -> bool:
         """Ask for approval of a tool's own question; False when denied or without an approver."""
-        request = ApprovalRequest(ctx.call_id, ctx.tool, "", question, Risk.EXECUTE)
+        title = question if question.rstrip().endswith("?") else f"Go on with {ctx.tool}?"
+        request = ApprovalRequest(
+            ctx.call_id, ctx.tool, "", question, Risk.EXECUTE, title=title.strip()
+        )
         try:
             await self.ask(request, ctx.turn_id)
         except Rejected:
