@@ -105,8 +105,13 @@ class ApprovalForm(Struct, frozen=True):
         }
 
 
-def approval_form(request: ApprovalRequest, workspace: str = "") -> ApprovalForm:
-    """The form of a request; paths below `workspace` are shown without it."""
+def approval_form(
+    request: ApprovalRequest, workspace: str = "", *, diff: bool = True
+) -> ApprovalForm:
+    """The form of a request; paths below `workspace` are shown without it.
+
+    With `diff=False` the front end draws the changes itself: the details leave them out.
+    """
     says, notes = _reasons(request, workspace)
     patched = bool(request.diff or request.changes)
     options, more = _options(request, workspace)
@@ -125,7 +130,7 @@ def approval_form(request: ApprovalRequest, workspace: str = "") -> ApprovalForm
         is_critical=request.risk >= Risk.CRITICAL,
         details=(),
     )
-    return _with_details(form, request)
+    return _with_details(form, request, diff=diff)
 
 
 def _safe_lines(text: str) -> list[str]:
@@ -165,12 +170,17 @@ def _action(request: ApprovalRequest, workspace: str) -> str:
     """The verb and object of a call that is neither a command nor a patch."""
     tool = _tool_name(request.tool)
     keys = [key.partition(":") for key in request.keys]
-    kinds = {kind for kind, _, _ in keys}
-    if kinds == {"connect"}:
-        return f"Let {tool} connect to {', '.join(shown(rest) for _, _, rest in keys)}"
-    if kinds == {"write"} and len(keys) == 1:
+    if not _is_named(request):
+        return f"Run {tool}"
+    if keys[0][0] == "write":
         return f"Let {tool} change {shown(_near(keys[0][2], workspace or request.cwd))}"
-    return f"Run {tool}"
+    return f"Let {tool} connect to {', '.join(shown(rest) for _, _, rest in keys)}"
+
+
+def _is_named(request: ApprovalRequest) -> bool:
+    """Whether the sentence of such a call says all that it touches."""
+    kinds = {key.partition(":")[0] for key in request.keys}
+    return kinds == {"connect"} or (kinds == {"write"} and len(request.keys) == 1)
 
 
 def _tool_name(name: str) -> str:
@@ -255,16 +265,18 @@ def _sentence_of(reason: str) -> str:
 
 
 def _touched(request: ApprovalRequest, workspace: str) -> Iterator[str]:
-    """What it touches besides the command, the files and the sentence."""
-    sentence = _sentence(request, workspace)
+    """What it touches besides the command, the files of the diff and what the sentence names.
+
+    Never read off the diff's text: a changed line could pass for the name of a file.
+    """
+    changed = request.changes if request.diff else {}
+    if not (request.title or request.command or changed) and _is_named(request):
+        return
     for key in request.keys:
         kind, _, rest = key.partition(":")
-        if kind == "unknown" or (kind == "run" and request.command):
-            continue
-        if (kind == "write" and (rest in request.changes or request.diff)) or kind == "call":
-            continue
-        near = _near(rest, workspace or request.cwd) if kind == "write" else rest
-        if shown(near) not in sentence:
+        seen = (kind == "run" and request.command) or (kind == "write" and rest in changed)
+        if not seen and kind not in ("unknown", "call"):
+            near = _near(rest, workspace or request.cwd) if kind == "write" else rest
             yield f"{_TOUCHES.get(kind, kind)} {near}."
 
 
@@ -292,8 +304,8 @@ def _label(choice: Choice, request: ApprovalRequest, workspace: str) -> str:
     if choice.prefix:
         return f"{label}: commands that start with `{shown(shlex.join(choice.prefix))}`"
     if choice.scope == "once":
-        more = choice.stores or choice.sentence != ONCE
-        return f"{label}: {shown(choice.sentence)}" if more else label
+        more = choice.sentence.removeprefix(ONCE).lstrip("; ")
+        return f"{label}: {shown(more)}" if more else label
     covers = _covers(choice, request, workspace)
     return f"{label}: {covers}" if covers else label
 
@@ -339,12 +351,9 @@ def _commands(
 # All of it
 
 
-def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
-    """Everything a person needs to decide, line by line, nothing left out.
-
-    With `diff=False` the changes are shown elsewhere.
-    """
-    yield from _lines(approval_form(request), diff=diff)
+def describe(request: ApprovalRequest) -> Iterator[str]:
+    """Everything a person needs to decide, line by line, nothing left out."""
+    yield from _lines(approval_form(request))
 
 
 def _lines(form: ApprovalForm, *, diff: bool = True) -> Iterator[str]:
@@ -357,8 +366,8 @@ def _lines(form: ApprovalForm, *, diff: bool = True) -> Iterator[str]:
             yield from (f"{BAR}{line}" for line in text.split("\n"))
 
 
-def _with_details(form: ApprovalForm, request: ApprovalRequest) -> ApprovalForm:
-    details = list(_lines(form))
+def _with_details(form: ApprovalForm, request: ApprovalRequest, *, diff: bool) -> ApprovalForm:
+    details = list(_lines(form, diff=diff))
     if request.command and command_line(request.command) != shlex.join(request.command):
         details.append(f"  Started as: {shown(shlex.join(request.command))}")
     details += [f"  Folder: {shown(request.cwd)}"] if request.cwd else []

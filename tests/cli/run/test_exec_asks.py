@@ -54,7 +54,7 @@ def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
         screen.sees("Answer:")
         screen.types("n not now\n")
         assert screen.ends() == 0
-        assert "rejected by user: not now" in screen.text
+        assert 'You said no: "not now"' in screen.text
     assert not outside(desk)
 
 
@@ -71,7 +71,7 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
         screen.sees("Answer:")
         screen.types("n\n")
         assert screen.ends() == 0
-        assert "rejected by user" in screen.text
+        assert "You said no" in screen.text
     assert not outside(desk)
 
 
