@@ -595,7 +595,7 @@ def test_the_plain_chat_asks(chat: Any, desk: Any) -> None:
     call = Call("exec_command", arguments | {"justification": "May I?"})
     chat([call, "then not"])
     with Screen([TOOLREST, "chat", "--plain", "go"], cwd=desk.workspace) as plain:
-        plain.sees("Run it?")
+        plain.sees("Answer:")
         plain.types("n\n")
         plain.sees("failed: denied", "then not")
 
@@ -759,7 +759,7 @@ def test_a_signal_ends_the_plain_chat_at_a_question(chat: Any, desk: Any, how: i
     arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
     chat([Call("exec_command", arguments | {"justification": "May I?"}), "never said"])
     with Screen([TOOLREST, "chat", "--plain", "go"], cwd=desk.workspace) as plain:
-        plain.sees("Run it?")
+        plain.sees("Answer:")
         plain.process.send_signal(how)
         assert plain.ends() == 128 + how
         assert settings(plain)[3] & termios.ECHO

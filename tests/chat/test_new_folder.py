@@ -272,7 +272,7 @@ def test_a_folder_whose_settings_do_not_load_stays_read_only(
         screen.types("repair\r")
         screen.shows(ASKED, OFFER)
         if words:
-            screen.shows("Run it?")
+            screen.shows("Answer:")
             screen.types("f\n")
         else:
             answers(screen, "f")
@@ -287,7 +287,7 @@ def test_the_plain_chat_goes_on_too(desk: Any, asks: Any) -> None:
         screen.types("2\n")
         screen.sees("gpt-5.5, read-only", "you:")
         screen.types("repair cart.py\n")
-        screen.sees(ASKED, f"[f] {OFFER}", "Run it?")
+        screen.sees(ASKED, f"[f] {OFFER}", "Answer:")
         screen.types("f\n")
         screen.sees("gpt-5.5, workspace-write", "both are done")
     assert (desk.workspace / "more.py").exists()

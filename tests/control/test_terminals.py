@@ -67,7 +67,7 @@ def test_execs_question_closes_too(desk: Any, serve: Any) -> None:
     serve([WRITE, "that was it"])
     argv = [TOOLREST, "exec", "-a", "untrusted", "go"]
     with Screen(argv, cwd=desk.workspace) as screen:
-        screen.sees("Run it?")
+        screen.sees("Answer:")
         Elsewhere(desk.home).answer(screen, approve=False, note="not now")
         assert screen.ends() == 0
         assert "denied from the browser: not now" in screen.text

@@ -180,7 +180,7 @@ async def test_the_editors_own_mcp_servers(connect: Connect, workspace: Path) ->
     assert editor.said == "seen"
     # Its start was asked about: an editor may have it from the folder's own files.
     ((shown, _),) = editor.asked
-    assert f"the editor in {workspace} wants to start the MCP server fake" in str(shown.content)
+    assert f"The editor in {workspace} wants to start the MCP server fake" in str(shown.content)
 
 
 def test_an_editors_mcp_server_is_not_mixed_with_the_users(

@@ -48,7 +48,7 @@ async def test_a_patch_is_asked_about_with_its_diff(connect: Connect, workspace:
     assert diff.path == str(workspace / "hello.txt")
     # A character that reorders a line is spelled out: the diff is what a person approves.
     assert (diff.old_text, diff.new_text) == ("hello\n", "hello ⟨U+202E⟩world\n")
-    assert "wants to run" in shown.content[0].content.text
+    assert "Change hello.txt?" in shown.content[0].content.text
     assert {option.kind for option in options} >= {"allow_once", "allow_always", "reject_once"}
     ended = editor.of("tool_call_update")[-1]
     assert ended.status == "completed"

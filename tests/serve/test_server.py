@@ -57,7 +57,7 @@ def test_a_yes_that_reaches_further_than_one_call_says_so() -> None:
     key = GrantKey("tool", ("lookup",))
     once = Choice("once", "this call, and until this session ends: lookup", (key,))
     schema = form(request(choices=(once,))).requested_schema
-    assert schema["properties"]["decision"]["enumNames"][0] == once.sentence
+    assert schema["properties"]["decision"]["enumNames"][0] == f"Yes: {once.sentence}"
 
 
 @pytest.mark.parametrize("mode", ERAS)

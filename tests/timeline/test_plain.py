@@ -340,8 +340,8 @@ def test_an_approval_shows_every_path_that_is_written(end: str) -> None:
         diff=f"update {path}\n@@ -1 +1,2 @@\n a\n{body}\n",
         changes={path: {"type": "update", "unified_diff": body, "move_path": None}},
     )  # fmt: skip
-    written = [line for line in describe(request) if line.startswith("  it ")]
-    assert written == ["  it         writes /ws/deploy.sh"]
+    written = [line for line in describe(request) if line.startswith("  Writes ")]
+    assert written == ["  Writes /ws/deploy.sh."]
 
 
 def test_a_question_is_drawn_with_its_answer_once_it_has_one() -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.gate.approval.request import ApprovalRequest, ReviewDecision
 from toolrest.gate.approval.user_questions import NobodyThere, UserQuestions
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve import user_form
 from toolrest.serve.call_rounds import CallRound, FormQuestion
+from toolrest.timeline.approval import approval_form
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
 _DENIALS: dict[str, ReviewDecision] = {"deny": "denied", "abort": "abort"}
-_MEANING = {"deny": "do not run it", "abort": "do not run it, and end the turn"}
+_MEANING = {"deny": "No", "abort": "No, and stop the turn"}
 _MOST = 200_000
 """Characters that a client can be expected to show; a longer call is not asked about."""
 
@@ -73,28 +73,9 @@ def can_show(request: ApprovalRequest) -> bool:
     return sum(map(len, texts)) <= _MOST
 
 
-def once(request: ApprovalRequest, plain: str) -> str:
-    """The scope of the least approval: for some tools it includes later calls."""
-    choice = request.choice("approved")
-    return plain if choice is None or not choice.stores else choice.sentence
-
-
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The approval form of one call: what runs, what it touches, why it is asked."""
-    shown = {
-        "Command": " ".join(request.command),
-        "In": request.cwd,
-        "Purpose, by the model": request.purpose,
-        "Arguments": "" if request.command else request.arguments,
-        "Because": request.retry_reason or request.reason,
-        "Touches": "; ".join(request.keys),
-        "Diff": request.diff,
-    }
-    head = f"Toolrest asks before it runs {display_safe(request.tool)} ({request.risk.label})."
-    lines = [f"{name}: {display_safe(text)}" for name, text in shown.items() if text]
-    if request.leaves:
-        lines.append("Approved, it runs outside the sandbox.")
-    names = {**{name: sentence for name, (_, sentence) in _approvals(request).items()}, **_MEANING}
+    names = {**{name: label for name, (_, label) in _approvals(request).items()}, **_MEANING}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -102,12 +83,12 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
                 "type": "string",
                 "title": "Decision",
                 "enum": list(names),
-                "enumNames": [display_safe(sentence) for sentence in names.values()],
+                "enumNames": list(names.values()),
             }
         },
         "required": ["decision"],
     }
-    return _form_of("\n".join([head, *lines]), schema)
+    return _form_of("\n".join(approval_form(request).details), schema)
 
 
 def _form_of(message: str, schema: dict[str, Any]) -> ElicitRequestFormParams:
@@ -118,15 +99,13 @@ def _form_of(message: str, schema: dict[str, Any]) -> ElicitRequestFormParams:
 
 
 def _approvals(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:
-    """Every way to approve, by its name in the form, and exactly what it covers."""
-    covers = once(request, "run this one call")
-    least: dict[str, tuple[ReviewDecision, str]] = {"approve": ("approved", covers)}
-    more: dict[str, tuple[ReviewDecision, str]] = {
-        choice.answer: (choice.answer, choice.sentence)
-        for choice in request.choices
-        if choice.scope != "once"
-    }
-    return {**least, **more}
+    """Every way to approve, by its name in the form, with its label."""
+    form = approval_form(request)
+    found: dict[str, tuple[ReviewDecision, str]] = {}
+    for option in (*form.options[:-1], *form.more):
+        answer = request.answer_for(option.key)
+        found["approve" if answer == "approved" else answer] = (answer, option.label)
+    return found
 
 
 def answer(request: ApprovalRequest, result: ElicitResult | None) -> ReviewDecision:

@@ -225,8 +225,10 @@ class Drawing(Struct):
         took = duration(cell.seconds) if cell.seconds >= 0.05 else ""
         where = "outside the sandbox" if cell.left_sandbox else ""
         if cell.state == "denied":
-            head = f"denied ({cell.rule})" if cell.rule else "Denied"
-            return _marked(f"{head}: {cell.reason}", "red")
+            if cell.reason.startswith("You said no"):
+                return [[("yellow", f"  {line}")] for line in safe_lines(cell.reason)]
+            head = "" if cell.reason.startswith("Denied: ") else "Denied: "
+            return _marked(f"{head}{cell.reason}", "red")
         if cell.state == "failed" and cell.reason:
             return _marked(cell.reason, "red")
         if cell.state == "failed":

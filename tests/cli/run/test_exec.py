@@ -382,9 +382,10 @@ def test_a_denial_is_said_to_people_with_the_one_way_that_fits(desk: Any, serve:
     ran = desk.run("exec", "-s", "read-only", "go")
     rows = [line.strip() for line in ran.err.splitlines() if "✗" in line]
     assert rows == [
-        "✗ Denied: nobody here can approve. This session is read-only; to write: "
+        "✗ Denied: nobody here can approve. Run it in a terminal, or allow it beforehand: "
         "-s workspace-write.",
-        "✗ Denied: nobody here can approve. Run this in a terminal to be asked.",
+        "✗ Denied: nobody here can approve. Run it in a terminal, or allow it beforehand: "
+        'prefix_rule(pattern=["ls"], outside=True) in rules/default.rules in Toolrest\'s home.',
     ]
     assert ran.err.count("new.txt") == 1
     read = [item["output"] for item in server.requests[-1].body["input"] if "output" in item]

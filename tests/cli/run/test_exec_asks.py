@@ -39,7 +39,9 @@ def outside(desk: Any) -> bool:
 @pytest.mark.slow
 def test_a_person_approves(desk: Any, asks: Any) -> None:
     with asks() as screen:
-        screen.sees("OUTSIDE THE SANDBOX", "| echo was here > ../outside", "Run it?")
+        screen.sees(
+            "Run this command outside the sandbox?", "| echo was here > ../outside", "Answer:"
+        )
         screen.types("y\n")
         assert screen.ends() == 0
         assert "that was it" in screen.text
@@ -49,27 +51,27 @@ def test_a_person_approves(desk: Any, asks: Any) -> None:
 @pytest.mark.slow
 def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
     with asks() as screen:
-        screen.sees("Run it?")
+        screen.sees("Answer:")
         screen.types("n not now\n")
         assert screen.ends() == 0
-        assert "rejected by user: not now" in screen.text
+        assert 'You said no: "not now"' in screen.text
     assert not outside(desk)
 
 
 @pytest.mark.slow
 def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
     with asks(program=patient("QUIET")) as screen:
-        screen.sees("wants to run")
+        screen.sees("Run this command")
         for _ in range(20):  # the user types on and on
             screen.types("y\n")
             screen.read(0.05)
-        assert "Run it?" not in screen.text
+        assert "Answer:" not in screen.text
         hurry(screen)
         screen.types("y\n")
-        screen.sees("Run it?")
+        screen.sees("Answer:")
         screen.types("n\n")
         assert screen.ends() == 0
-        assert "rejected by user" in screen.text
+        assert "You said no" in screen.text
     assert not outside(desk)
 
 
@@ -77,10 +79,10 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any) -> None:
 @pytest.mark.parametrize("how", ["pasted", "pasted unmarked"])
 def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str) -> None:
     with asks() as screen:
-        screen.sees("Run it?")
+        screen.sees("Answer:")
         screen.types("\x1b[200~y\n\x1b[201~\n" if how == "pasted" else "y\ny\ny\n")
-        screen.sees("A paste is no answer")
-        screen.until(lambda: screen.rows[screen.cursor[0]].endswith("Run it?"))
+        screen.sees("A paste does not answer")
+        screen.until(lambda: screen.rows[screen.cursor[0]].endswith("Answer:"))
         assert not outside(desk)
         screen.types("n\n")
         assert screen.ends() == 0
@@ -91,7 +93,7 @@ def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str)
 def test_scripts_are_not_asked(desk: Any, asks: Any, options: tuple[str, ...]) -> None:
     with asks(*options) as screen:
         assert screen.ends() == 0
-        assert "Run it?" not in screen.text
+        assert "Answer:" not in screen.text
     assert not outside(desk)
 
 
@@ -104,14 +106,14 @@ def test_what_does_not_fit_the_screen_is_seen_first(
     command = "\n".join([str(OUTSIDE["cmd"]), *(f"true {n}" for n in range(20))])
     serve([Call("exec_command", OUTSIDE | {"cmd": command}), "that was it"])
     with Screen([TOOLREST, "exec", "go"], cwd=desk.workspace, size=size) as screen:
-        screen.sees("Run it?")
+        screen.sees("Answer:")
         assert "echo was here" in screen.now, "its beginning is on the screen"
         if size[0] < 30:
-            assert "see it with [e] before you can approve" in screen.now
-            assert "[y]" not in screen.now
+            assert "more below: e shows all" in screen.now
+            assert "1. Yes" not in screen.now
             screen.types("e\n")
-            screen.sees("true 19", "[y] once")
-            screen.until(lambda: screen.text.count("Run it?") == 2)
+            screen.sees("true 19", "1. Yes")
+            screen.until(lambda: screen.text.count("Answer:") == 2)
         screen.types("y\n")
         assert screen.ends() == 0
     assert outside(desk)

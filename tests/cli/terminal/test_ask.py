@@ -47,7 +47,7 @@ class Person:
             os.write(self.master, answer.encode())
 
     async def asked(self, request: ApprovalRequest, *answers: str) -> Review:
-        typing = asyncio.create_task(self.types(*answers, prompt="Run it? "))
+        typing = asyncio.create_task(self.types(*answers, prompt="Answer: "))
         try:
             return await asyncio.wait_for(TerminalApprover(self.terminal)(request), 60)
         finally:
@@ -95,17 +95,34 @@ async def test_everything_is_shown(person: Person) -> None:
     )
     await person.asked(request, "n\n")
     for part in (
-        "exec_command wants to run (execute, OUTSIDE THE SANDBOX):",
+        "Run this command again, outside the sandbox?\n",
+        "  The model says: to see it\n",
+        "  The sandbox stopped it the first time.\n",
+        "  Connects to pypi.org.\n",
+        "  In /ws.\n",
         "  | uv run pytest -q\n",
-        "in:        /ws",
-        "because:   it runs a program",
-        "for:       to see it",
-        "again:     blocked",
-        "connects to pypi.org",
         "  | +y\n",
-        '[s] session: until this session ends: commands that start with ["uv", "run", "pytest"]',
+        "  2. Yes, for this session: `uv run pytest …` in this folder\n",
+        "  3. Yes, always in this project: `uv run pytest …`\n",
+        "  5. No, and say what to do instead\n",
     ):
         assert part in person.saw
+    for machine in ("SANDBOX", "exec_command", '["uv"', "a. Yes", "/bin/bash"):
+        assert machine not in person.saw
+
+
+async def test_exactly_what_is_stored_is_one_key_away(person: Person) -> None:
+    assert (await person.asked(question(), "a\n")).answer == "denied", "it was not shown"
+    other = Person()
+    review = await other.asked(question(), "e\n", "a\n")
+    assert review.answer == "approved_for_user"
+    for part in (
+        f"  [s] until this session ends: {KEY.sentence()}\n",
+        f"  [a] everywhere: {KEY.sentence()}\n",
+        "  Started as: /bin/bash -lc 'uv run pytest -q'\n",
+        "  a. Yes, always in every project: `uv run pytest …`\n",
+    ):
+        assert part in other.saw, other.saw
 
 
 @pytest.mark.parametrize(
@@ -116,7 +133,11 @@ async def test_everything_is_shown(person: Person) -> None:
         ("s\n", "approved_for_session", ""),
         ("session\n", "approved_for_session", ""),
         ("p\n", "approved_for_project", ""),
-        ("a\n", "approved_for_user", ""),
+        ("1\n", "approved", ""),
+        ("2\n", "approved_for_session", ""),
+        ("4\n", "approved_with_rule", ""),
+        ("5\n", "denied", ""),
+        ("6\n", "denied", ""),
         ("r\n", "approved_with_rule", ""),
         ("n\n", "denied", ""),
         ("n use the other branch\n", "denied", "use the other branch"),
@@ -164,24 +185,24 @@ async def test_what_is_cut_cannot_be_approved_unseen(person: Person) -> None:
 async def test_a_question_mark_is_help_and_no_answer(person: Person) -> None:
     review = await person.asked(question(command=("one",)), "?\n", "?\n", "y\n")
     assert review.answer == "approved"
-    assert person.saw.count("Anything else denies the call") == 2
+    assert person.saw.count("  [y] this call only") == 2
 
 
 async def test_two_questions_do_not_mix(person: Person) -> None:
     approver = TerminalApprover(person.terminal)
-    typing = asyncio.create_task(person.types("y\n", "n\n", prompt="Run it? "))
+    typing = asyncio.create_task(person.types("y\n", "n\n", prompt="Answer: "))
     first, second = await asyncio.gather(
         approver(question(command=("one",))), approver(question(command=("two",)))
     )
     await typing
     assert (first.answer, second.answer) == ("approved", "denied")
-    assert person.saw.index("| one") < person.saw.index("Run it?") < person.saw.index("| two")
+    assert person.saw.index("| one") < person.saw.index("Answer:") < person.saw.index("| two")
 
 
 async def test_a_question_can_be_taken_back(person: Person) -> None:
     approver = TerminalApprover(person.terminal)
     waiting = asyncio.create_task(approver(question()))
-    while "Run it?" not in person.saw:
+    while "Answer:" not in person.saw:
         await asyncio.sleep(0.005)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

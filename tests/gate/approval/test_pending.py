@@ -550,7 +550,7 @@ async def test_the_command(tmp_path: Path, toolrest_home: Path) -> None:
     assert identity in asked.stdout
     assert re.search(r"waiting +2[34] h left", row)
     shown = cli("approvals", "show", identity[:6]).stdout
-    assert "wants to run (execute)" in shown
+    assert "Run this command?" in shown
     assert str(tmp_path) in shown
     (data,) = [json.loads(line) for line in cli("approvals", "list", "--json").stdout.splitlines()]
     assert (data["id"], data["state"], data["tool"]) == (identity, "waiting", "exec_command")

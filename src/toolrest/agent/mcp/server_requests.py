@@ -36,7 +36,8 @@ class ServerQuestions:
 
     async def elicit(self, server: Server, message: str, schema: JSONObject) -> JSONObject:
         """Accept with the values that an approval implies; decline where it implies none."""
-        review = await self._ask("mcp_elicitation", server, f"asks: {message}", schema)
+        title = f"Say yes to the MCP server {server.name}?"
+        review = await self._ask("mcp_elicitation", server, title, f"asks: {message}", schema)
         if review is None:
             return {"action": "decline"}
         if "url" in schema and "properties" not in schema:
@@ -50,11 +51,14 @@ class ServerQuestions:
         if sampler is None:
             raise McpError("no model is available to servers in this session")
         wish = "wants a completion of the model"
-        if await self._ask("mcp_sampling", server, wish, params) is None:
+        title = f"Let the MCP server {server.name} use the model?"
+        if await self._ask("mcp_sampling", server, title, wish, params) is None:
             raise McpError("the user did not approve the server's use of the model")
         return await sampler(server.name, params)
 
-    async def _ask(self, what: str, server: Server, wish: str, more: Any) -> Review | None:
+    async def _ask(
+        self, what: str, server: Server, title: str, wish: str, more: Any
+    ) -> Review | None:
         ground = self._ground
         if ground.approval_policy == "never":
             return None
@@ -68,6 +72,7 @@ class ServerQuestions:
             display_safe(f"the MCP server {server.name} {wish}", keep_newlines=True),
             Risk.EXECUTE,
             Effects(calls=(f"mcp__{server.name}",)),
+            title=title,
         )
         try:
             return await ground.approvals.ask(request, "")

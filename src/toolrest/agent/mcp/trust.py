@@ -104,7 +104,8 @@ class Trust:
             return None
         kept = (f"  {how}: {path} (approved before)" for path, how in self._kept(server))
         diff = "\n".join((launch_diff(pin.launch if pin else {}, record), *kept))
-        refused = await self._ask(START, record, _why_start(server, pin), diff)
+        title = f"Start the MCP server {server.name}?"
+        refused = await self._ask(START, record, title, _why_start(server, pin), diff)
         if refused is None:
             self._pins.put_launch(server, record)
             self._note_start(server, record, Answer.ALLOW, "mcp.approved")
@@ -166,7 +167,10 @@ class Trust:
         asked: JSONObject = {"server": server.name, "folder": folder, "access": access}
         protected = f"{server.name} wants to write in {folder}" if write else ""
         same = await asyncio.to_thread(self.is_pinned, server)
-        refused = await self._ask(FOLDER, asked, reason, f"+ {access}: {folder}", protected)
+        verb = "change" if write else "read"
+        title = f"Let the MCP server {server.name} {verb} {folder}?"
+        diff = f"+ {access}: {folder}"
+        refused = await self._ask(FOLDER, asked, title, reason, diff, protected)
         if refused is None and write:
             try:
                 await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
@@ -222,7 +226,8 @@ class Trust:
             f"{', '.join(found.untrusted)}"
         )
         asked = {"server": server.name, "added": found.added, "changed": found.changed}
-        refused = await self._ask(CHANGED, asked, reason, shown)
+        title = f"Use the changed tools of the MCP server {server.name}?"
+        refused = await self._ask(CHANGED, asked, title, reason, shown)
         if refused is None:
             self._pins.put_tools(server, definitions)
         return refused
@@ -230,7 +235,13 @@ class Trust:
     # Asking
 
     async def _ask(
-        self, what: str, arguments: JSONObject, reason: str, diff: str, protected: str = ""
+        self,
+        what: str,
+        arguments: JSONObject,
+        title: str,
+        reason: str,
+        diff: str,
+        protected: str = "",
     ) -> str | None:
         """None if approved, else the reason why not."""
         if self._ground.approval_policy == "never":
@@ -244,6 +255,8 @@ class Trust:
             Effects(calls=(what,)),
             diff=diff,
             protected=protected,
+            title=title,
+            notes=(f"{reason[:1].upper()}{reason[1:]}.",),
         )
         async with self._turn:
             try:

@@ -15,20 +15,15 @@ from toolrest.control.server import open_control
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
 from toolrest.gate.output.secret_values import can_hide
-from toolrest.timeline.approval import DENYING, describe, offered, picked_answer, typed_review
+from toolrest.timeline.approval import approval_form, describe, picked_answer, typed_review
 from toolrest.timeline.text import block, rows, shown
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
     from toolrest.chat.work_here import WorkHere
 
-_HELP = (
-    "Type a key in brackets, then Enter. Anything else denies the call.",
-    "What you approve runs exactly as it is shown. 'once' is this call alone;",
-    "the others also cover the calls that they name (see: toolrest grants).",
-    "After a denial the model goes on without the call; 'n' and words tell why.",
-)
-_NOT_ALL = "… this is not all of it; see it with [e] before you can approve"
+_KEYS = "e shows exactly what each answer stores · n and words say what to do instead · q stops"
+_NOT_ALL = "… more below: e shows all, then you can approve"
 _SHORT_LINES = 40
 _SHORT_LINE = 2000
 
@@ -63,15 +58,15 @@ class TerminalApprover:
                 return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> Review:
-        lines = list(describe(request))
-        cut = self._show(request, lines)
+        cut = self._show(request, list(describe(request)))
+        more = False
         while True:
-            review = await self._answer(request, cut)
+            review = await self._answer(request, cut, more)
             if review is not None:
                 return review
-            for line in lines:
+            for line in approval_form(request).details:
                 self._terminal.say(line)
-            cut = False
+            cut, more = False, True
 
     async def ask_user(self, asked: UserQuestions) -> UserAnswers:
         """Ask the model's questions, one after the other."""
@@ -81,8 +76,8 @@ class TerminalApprover:
     def _show(self, request: ApprovalRequest, lines: list[str]) -> bool:
         """Print the lines; True when some were left out: what scrolls away was not seen."""
         width, height = self._terminal.size
-        answers = (*self._ways(request), *DENYING, ("?", "help"))
-        below = sum(len(rows(f"  [{key}] {sentence}", width)) for key, sentence in answers)
+        answers = self._ways(request, more=False)
+        below = sum(len(rows(answer, width)) for answer in (*answers, _KEYS))
         room = min(_SHORT_LINES, max(height - below - 3, 1))
         for line in lines:
             short = line if len(line) <= _SHORT_LINE else f"{line[:_SHORT_LINE]} …"
@@ -101,24 +96,29 @@ class TerminalApprover:
         work_here.accept()
         return True
 
-    def _ways(self, request: ApprovalRequest) -> list[tuple[str, str]]:
-        more = self._work_here.offer(request) if self._work_here is not None else []
-        return [*offered(request), *more]
+    def _ways(self, request: ApprovalRequest, *, more: bool) -> list[str]:
+        """The answers, numbered; those of the details by their letter."""
+        form = approval_form(request)
+        here = self._work_here.offer(request) if self._work_here is not None else []
+        found = [f"  {number}. {one.label}" for number, one in enumerate(form.options, 1)]
+        found[0] += " (type yes)" if form.is_critical else ""
+        found += [f"  {one.letter}. {one.label}" for one in form.more if more]
+        return [*found, *(f"  {key}. {label}" for key, label in here)]
 
-    async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
-        """The answer; None when the person wants to see the whole request."""
-        for key, sentence in (*(() if cut else self._ways(request)), *DENYING, ("?", "help")):
-            self._terminal.say(f"  [{key}] {sentence}")
-        while (typed := await self._terminal.typed("Run it? ")) in (PASTED, "?"):
-            for line in _HELP if typed == "?" else ("A paste is no answer: type it.",):
-                self._terminal.say(f"  {line}")
+    async def _answer(self, request: ApprovalRequest, cut: bool, more: bool) -> Review | None:
+        """The answer; None when the person wants to see the details."""
+        for answer in [] if cut else self._ways(request, more=more):
+            self._terminal.say(answer)
+        self._terminal.say(f"  {_KEYS}")
+        while (typed := await self._terminal.typed("Answer: ")) == PASTED:
+            self._terminal.say("  A paste does not answer this; type it.")
         if typed is None:
             return Review("abort")
-        if cut and typed.strip().lower() == "e":
+        if typed.strip().lower() in ("e", "?"):
             return None
         if not cut and self._works_here(request, typed):
             return Review("approved")
-        return typed_review(request, typed, cut=cut)
+        return typed_review(request, typed, cut=cut, more=more)
 
 
 _TRIES = 3

@@ -95,9 +95,12 @@ class Approvals:
             review = await self._by_setting(request)
         if review.answer == "denied":
             why = f": {review.note}" if review.note else ""
-            raise Rejected(f"rejected by user{why}", kind="approval_denied")
+            note = f': "{review.note}"' if review.note else ""
+            message = f"rejected by user{why}"
+            raise Rejected(message, kind="approval_denied", said=f"You said no{note}")
         if review.answer == "abort":
-            raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
+            message = "rejected by user, who also ended the turn"
+            raise Fatal(message, kind="approval_denied", said="You said no, and stopped the turn")
         return review
 
     async def review(self, request: ApprovalRequest) -> Review | None:
@@ -141,7 +144,10 @@ class Approvals:
 
     async def ask_plainly(self, ctx: Context, question: str) -> bool:
         """Ask for approval of a tool's own question; False when denied or without an approver."""
-        request = ApprovalRequest(ctx.call_id, ctx.tool, "", question, Risk.EXECUTE)
+        title = question if question.rstrip().endswith("?") else f"Go on with {ctx.tool}?"
+        request = ApprovalRequest(
+            ctx.call_id, ctx.tool, "", question, Risk.EXECUTE, title=title.strip()
+        )
         try:
             await self.ask(request, ctx.turn_id)
         except Rejected:
@@ -158,19 +164,20 @@ def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> Reje
     rule = f"; rule {request.rule}" if request.rule else ""
     settings = '"defer"' if request.protected else '"allow" or "defer"'
     setting, way = _other_way(request, mode, sandbox_mode)
+    allowed = f", or allow it beforehand: {way}" if way else ""
     return Rejected(
         f"not run: {request.tool} needs approval ({request.reason}{rule}), and there is no "
         f"approver here. To allow it, answer through on_ask, set on_ask = {settings}, {setting}.",
         kind="approval_denied",
-        said=f"nobody here can approve. {way}.",
+        said=f"Denied: nobody here can approve. Run it in a terminal{allowed}.",
     )
 
 
-_AT_A_TERMINAL = "Run this in a terminal to be asked"
-
-
 def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> tuple[str, str]:
-    """The setting that would have made the approval unnecessary, and the one way for people."""
+    """The setting that makes the approval unnecessary: for the model and programs, for people.
+
+    Empty for people where only they can answer.
+    """
     effects = request.effects
     # Modes that ask about everything also ask about calls that another setting would allow.
     eased = ' and approval_policy = "on-request"' if mode in ("untrusted", "auto", "strict") else ""
@@ -180,25 +187,30 @@ def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> tuple[
         by_name = request.rule == "external.content"
         setting = f"tools.{tool}.approval_mode" if by_name else "default_tools_approval_mode"
         row = f'mcp_servers.{server}.{setting} = "approve"'
-        return f"or set {row}", f"To allow this server's tools: {row}"
+        return f"or set {row}", row
     if request.rule == "external.content":
-        return "or set tool_security.ask_after_external_content = false", _AT_A_TERMINAL
+        row = "tool_security.ask_after_external_content"
+        return f"or set {row} = false", f"-c {row}=false"
     if request.risk == Risk.CRITICAL or request.protected:
-        return "or do it yourself", _AT_A_TERMINAL
+        return "or do it yourself", ""
     if request.rule == "command.network.off" or (effects.connects and not effects.runs):
         row = "sandbox_workspace_write.network_access"
-        return f"or set {row} = true{eased}", f"To turn the network on: -c {row}=true"
+        return f"or set {row} = true{eased}", f"-c {row}=true"
     if request.rule == "command.escalated":
-        prefix = next((list(choice.prefix) for choice in request.choices if choice.prefix), ["…"])
-        rule = f"prefix_rule(pattern={json.dumps(prefix, ensure_ascii=False)}, outside=True)"
-        return f"or add {rule} to rules/default.rules in Toolrest's home", _AT_A_TERMINAL
+        prefix = next((list(choice.prefix) for choice in request.choices if choice.prefix), [])
+        words = json.dumps(prefix or ["…"], ensure_ascii=False)
+        rule = f"prefix_rule(pattern={words}, outside=True)"
+        place = "rules/default.rules in Toolrest's home"
+        return f"or add {rule} to {place}", f"{rule} in {place}" if prefix else ""
     if request.leaves or effects.escalates is not None or request.rule == "table.leave":
         if sandbox_mode == "read-only":
             setting = f'or set sandbox_mode = "workspace-write" (-s workspace-write){eased}'
-            return setting, "This session is read-only; to write: -s workspace-write"
+            return setting, "-s workspace-write"
         setting = f"or name the folder in sandbox_workspace_write.writable_roots{eased}"
-        return setting, "To write outside the project: --add-dir and the folder"
-    return _eased(request, mode), _AT_A_TERMINAL
+        return setting, "--add-dir and the folder"
+    setting = _eased(request, mode)
+    row = f'approvals.tools.{request.tool} = "allow"'
+    return setting, row if row in setting else ""
 
 
 def _eased(request: ApprovalRequest, mode: str) -> str:

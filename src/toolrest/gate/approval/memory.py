@@ -10,7 +10,7 @@ from msgspec import Struct
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
-from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
+from toolrest.gate.approval.request import ONCE, ApprovalRequest, Choice, Review
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.effects import Risk
 from toolrest.policy.grants.key import GrantKey, quoted
@@ -18,7 +18,6 @@ from toolrest.policy.modes import Mode
 from toolrest.policy.rules.amendment import saved_message
 from toolrest.policy.terminal_safe import display_safe
 
-ONCE = "this call only"
 RETRY = "; if the sandbox blocks it, it runs once more outside without another question"
 
 

@@ -106,6 +106,7 @@ class PendingApproval:
             retry_reason=shown["retry_reason"],
             purpose=str(shown.get("purpose", "")),
             title=str(shown.get("title", "")),
+            notes=tuple(map(str, shown.get("notes", ()))),
         )
 
 
@@ -188,4 +189,5 @@ def shown_of(request: ApprovalRequest) -> JSONObject:
         "retry_reason": request.retry_reason,
         "purpose": request.purpose,
         "title": request.title,
+        "notes": list(request.notes),
     }

@@ -44,6 +44,10 @@ _SPELLINGS: dict[str, ReviewDecision] = {
 }
 
 
+ONCE = "this call only"
+"""What the least approval grants, in a sentence."""
+
+
 class Choice(Struct, frozen=True):
     """One way to approve a call, and exactly what it grants."""
 
@@ -131,6 +135,8 @@ class ApprovalRequest:
     """The purpose of the call as the model describes it, unchecked."""
     title: str = ""
     """The question in one sentence, where the tool words it and it says why it is asked."""
+    notes: tuple[str, ...] = ()
+    """The reason in plain sentences, where the tool words it."""
     changes: dict[str, Any] = field(default_factory=dict)
     """The change of files as events have it: each path with its change."""
     parsed_cmd: tuple[dict[str, Any], ...] = ()

@@ -35,6 +35,10 @@ class Decision(Struct, frozen=True):
     """The command prefix that an approval could add to the user's rules file, if any."""
     keys: tuple[GrantKey, ...] | None = None
     """The grant keys of an approval, where the tool knows better than its effects."""
+    title: str = ""
+    """The question in one sentence, where the tool words it."""
+    notes: tuple[str, ...] = ()
+    """The reason in plain sentences for a person, where the question does not say it all."""
     by_name: bool = False
     """The user allowed this very tool; that it may reach out after external content is known."""
 

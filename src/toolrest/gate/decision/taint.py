@@ -62,8 +62,17 @@ class Taint(Struct):
         if mode != "never":
             # Grants from before do not count: they were given by someone who did not know this.
             keys = call.reach_keys()
+            note = (
+                f"It reaches {', '.join(reached)}, after this session has read your files and "
+                f"content from outside ({self.external})."
+            )
             return replace(
-                decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=keys
+                decision,
+                verdict=Answer.ASK,
+                rule="external.content",
+                reason=reason,
+                keys=keys,
+                notes=(note,),
             )
         # This mode never asks. Calls of servers that the user has configured stay allowed.
         own = call.effects.calls and not call.effects.connects

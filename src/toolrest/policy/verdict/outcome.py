@@ -109,7 +109,7 @@ def named_outside(verdict: Judgement, setting: Setting) -> tuple[tuple[str, ...]
     roots = () if setting.sandbox == "read-only" else verdict.roots
     hosts = () if setting.network else verdict.connects
     return (
-        tuple(path for path in verdict.writes if _leaves(path, roots)),
+        tuple(path for path in verdict.writes if leaves_roots(path, roots)),
         tuple(host for host in hosts if not is_loopback(host)),
     )
 
@@ -172,10 +172,10 @@ def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
 def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -> bool:
     if not setting.limited:
         return False
-    return any(_leaves(path, roots) for path in paths)
+    return any(leaves_roots(path, roots) for path in paths)
 
 
-def _leaves(path: str, roots: tuple[str, ...]) -> bool:
+def leaves_roots(path: str, roots: tuple[str, ...]) -> bool:
     """Whether a write leaves the roots; so does making a root's `.git`, as that makes its hooks."""
     folder, _, name = path.rpartition("/")
     if name == ".git" and folder in roots:

@@ -52,6 +52,12 @@ class Programs(NamedTuple):
         found = {w: p.path for w, p in self.files if p is not None and p.writable and "/" not in w}
         return "".join(f"; {word} is {path}" for word, path in found.items())
 
+    def notes(self) -> tuple[str, ...]:
+        """The same for a person, in sentences."""
+        if self.unknown:
+            return (f"Nobody knows which programs it starts: {self.unknown}.",)
+        return tuple(f"{part}." for part in self.words().split("; ") if part)
+
     def refuse_others(self, now: Programs) -> None:
         """Raise Changed, which names both, where a part would start another file now."""
         if now.unknown and not self.unknown:

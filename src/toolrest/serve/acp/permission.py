@@ -10,7 +10,7 @@ from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve.acp import diffs
-from toolrest.timeline.approval import describe
+from toolrest.timeline.approval import approval_form
 from toolrest.timeline.calls import call_title, command_line
 from toolrest.timeline.stored import fenced
 
@@ -18,20 +18,20 @@ _TITLE = 200
 
 
 def options(request: ApprovalRequest) -> list[PermissionOption]:
-    """The choices: every way to approve with exactly what it covers, and two ways to deny."""
-    least = request.choice("approved")
-    once = "Run it once" if least is None else f"Run it: {least.sentence}"
+    """The answers, and two ways to deny; what each stores is in the text of the call."""
+    form = approval_form(request)
+    approving = (*form.options[:-1], *form.more)
     return [
-        PermissionOption(option_id="approved", name=display_safe(once), kind="allow_once"),
         *(
             PermissionOption(
-                option_id=choice.answer, name=display_safe(choice.sentence), kind="allow_always"
+                option_id=request.answer_for(option.key),
+                name=option.label,
+                kind="allow_once" if option.key == "once" else "allow_always",
             )
-            for choice in request.choices
-            if choice.scope != "once"
+            for option in approving
         ),
-        PermissionOption(option_id="denied", name="Do not run it", kind="reject_once"),
-        PermissionOption(option_id="abort", name="Do not run it, and stop", kind="reject_once"),
+        PermissionOption(option_id="denied", name="No", kind="reject_once"),
+        PermissionOption(option_id="abort", name="No, and stop the turn", kind="reject_once"),
     ]
 
 
@@ -39,7 +39,7 @@ def tool_call(request: ApprovalRequest, kind: Any) -> ToolCallUpdate:
     """The call as it is shown: a title, all that it takes to decide, its changes as diffs."""
     shown = diffs.of_changes(request.changes, request.cwd)
     whole = diffs.shows_all(request.changes, request.cwd)
-    text = fenced("\n".join(describe(request, diff=not whole)))
+    text = fenced("\n".join(approval_form(request, diff=not whole).details))
     return ToolCallUpdate(
         tool_call_id=request.call_id,
         title=_title(request, shown),

@@ -39,6 +39,7 @@ from toolrest.policy.verdict.outcome import Granted, Outcome, Setting, named_out
 from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.programs import Programs, programs_of
 from toolrest.policy.verdict.verdict import CommandClass
+from toolrest.policy.verdict.words import notes_of, title_of
 from toolrest.running.pipeline import ANSWERS, reporting
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
@@ -290,7 +291,10 @@ class CommandCall(ToolCall):
         words = justified or required.reason or required.detail or "it asks to run"
         where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
         tries_inside = not leaves and self._announces(setting)
+        announced = []
         if tries_inside:
+            reached = ", ".join(chain(*self.named))
+            announced.append(f"Outside the sandbox it reaches only {reached}.")
             unsaid = [name for name in chain(*self.named) if name not in words]
             reached = f"; it reaches {', '.join(unsaid)}" if unsaid else ""
             where = f"{reached}; for that it runs outside the sandbox"
@@ -306,6 +310,14 @@ class CommandCall(ToolCall):
             what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
             prefix=() if unknown else _lasting(found, required.amendment or ()),
             keys=(),
+            title=title_of(found),
+            notes=(
+                *notes_of(
+                    found, () if setting.sandbox == "read-only" else self._roots, leaves=leaves
+                ),
+                *announced,
+                *(programs.notes() if leaves or tries_inside else ()),
+            ),
         )
         memory = ctx.session.memory
         if not memory.consults(question) or setting.mode == "auto":
@@ -395,7 +407,8 @@ class CommandCall(ToolCall):
         found = [file for _, file in self.programs.files] if self.programs is not None else []
         started = (file for file in (launch.program, *found) if file is not None)
         files = (*dict.fromkeys((file.path, file.stamp) for file in started), *files)
-        purpose = getattr(self.args, "description", None) or ""
+        purpose = self.args.justification if launch.escalated else None
+        purpose = purpose or getattr(self.args, "description", None) or ""
         return ToolQuestion(
             launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed, files=files
         )
@@ -505,7 +518,17 @@ def unlocked(verdict: Judgement, ctx: Context, *, leaves: bool = False) -> Decis
         return Decision(Answer.DENY, "path.protected", reason)
     where = " (it would run outside the sandbox)" if leaves else ""
     return Decision(
-        Answer.ASK, "path.protected", reason + where, leaves=leaves, what="critical", keys=()
+        Answer.ASK,
+        "path.protected",
+        reason + where,
+        leaves=leaves,
+        what="critical",
+        keys=(),
+        title=f"Change {names}?",
+        notes=(
+            "Protected, and not locked in this weak sandbox.",
+            *(["The command runs outside the sandbox."] if leaves else []),
+        ),
     )
 
 

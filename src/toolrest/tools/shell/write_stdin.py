@@ -179,4 +179,6 @@ class TypingCall(ToolCall):
 
     def question(self) -> ToolQuestion:
         """The input, and the command that gets it."""
-        return ToolQuestion(("write_stdin", str(self.args.session_id), self.args.chars))
+        command = ("write_stdin", str(self.args.session_id), self.args.chars)
+        title = f"Type this into the running command {self.args.session_id}?"
+        return ToolQuestion(command, title=title)
