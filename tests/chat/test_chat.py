@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -33,9 +34,9 @@ def test_an_answer_is_ordinary_text_and_all_of_it_is_there(chat: Any) -> None:
     screen = chat([LINES])
     says(screen, "hello")
     screen.sees("line 59 of the answer", "tokens in")
-    rows = [row for row in screen.text.splitlines() if row.startswith("line ")]
+    rows = [row[2:] for row in screen.text.splitlines() if row[2:].startswith("line ")]
     assert rows == LINES.splitlines(), "each line once, in order"
-    assert "line 0 of the answer" in screen.above
+    assert "● line 0 of the answer" in screen.above
     for mode in (b"\x1b[?1000h", b"\x1b[?1002h", b"\x1b[?1003h", b"\x1b[?1049h", b"\x1b[2J"):
         assert mode not in screen.raw
     screen.types(CTRL_D)
@@ -54,13 +55,45 @@ def test_updates_are_whole(chat: Any) -> None:
     assert b"line" not in outside
 
 
+ANSWER = f"""{" ".join(f"word{n}" for n in range(60))} \x1b[201~
+
+- a list with
+  ```python
+  x = 1
+
+  y = 2
+  ```
+
+```sh
+ls
+```"""
+
+
+def copied(raw: bytes) -> list[str]:
+    """What the terminal was told to copy."""
+    return [b64decode(data).decode() for data in re.findall(rb"\x1b\]52;c;([^\x07]*)\x07", raw)]
+
+
 def test_copied_text_is_what_was_said(chat: Any) -> None:
-    """A long line is one line: the terminal wraps it, nothing is put into it (opencode#47165)."""
-    words = " ".join(f"word{n}" for n in range(60))
-    screen = chat([words])
+    """No row that was wrapped, no indent, no colour (opencode#47165); and by a key alone."""
+    screen = chat([ANSWER])
+    says(screen, "/copy")
+    screen.sees("there is no answer to copy yet")
     says(screen, "hello")
     screen.sees("word59", "tokens in")
-    assert words.encode() in screen.raw.replace(b"\x1b[0m", b"")
+    assert copied(screen.raw) == []
+    for words, shown in (
+        ("/copy", "Copied the last answer (12 lines)"),
+        ("/copy 1", "Copied code block 1 (3 lines)"),
+        ("/copy 2", "Copied code block 2 (1 line)"),
+        ("/copy 3", "the last answer has 2 code blocks"),
+        ("/copy all", "Copied this session"),
+    ):
+        says(screen, words)
+        screen.sees(shown)
+    answer = ANSWER.replace("\x1b", "")
+    assert copied(screen.raw)[:-1] == [answer, "x = 1\n\ny = 2", "ls"]
+    assert copied(screen.raw)[-1] == f"## User\n\nhello\n\n{answer}"
 
 
 @pytest.mark.needs("sandbox")

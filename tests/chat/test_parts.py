@@ -28,7 +28,6 @@ from toolrest.chat.composer.files import FileNames
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState
-from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions
 from toolrest.chat.session import ChatSession, ServersText
 from toolrest.chat.terminal import paste_input
@@ -40,14 +39,15 @@ from toolrest.testing import Fail, Reply, Say, ScriptedModel
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
-    MessageCell,
     NoticeCell,
     PlanCell,
     PlanStep,
     ReasoningCell,
     UserCell,
 )
+from toolrest.timeline.message import MessageRows
 from toolrest.timeline.text import rows, text_width
+from toolrest.timeline.wrap import drawn_width
 from toolrest.wire.model import Usage
 
 
@@ -71,7 +71,9 @@ def test_the_live_part_never_has_more_rows_or_columns_than_there_are(
     cell = CallCell(call_id="c", tool=one, command=other, state="running")
     cell.output.feed(one * 20)
     state.running = [cell, cell]
-    state.message = MessageCell(text=other, done=False)
+    message = MessageRows(width)
+    message.advance(other)
+    state.rows = message.live
     state.reasoning = ReasoningCell(text=one, done=False)
     state.plan = PlanCell(steps=tuple(PlanStep(text, "pending") for text in (one, other, *queue)))
     assert fits(state, room, width)
@@ -87,7 +89,7 @@ def fits(state: LiveState, room: int, width: int) -> bool:
     lines = state.lines(room, width)
     texts = ["".join(text for _, text in line) for line in lines]
     assert all(_JOINERS.sub("", text).isprintable() for text in texts)
-    return len(lines) <= room and all(text_width(text) <= width for text in texts)
+    return len(lines) <= room and all(drawn_width(text) <= width for text in texts)
 
 
 @given(st.text(min_size=1, max_size=400), st.integers(3, 30), st.integers(10, 80))
@@ -267,54 +269,6 @@ async def test_the_models_questions_are_answered_in_words() -> None:
     await asyncio.sleep(0)
     questions.written("because")
     assert await task == {"a": ("Red", "Blue"), "b": ("because",)}
-
-
-# Markdown
-
-MARKDOWN = """\
-# Title
-Some **bold**, *soft* and `code` text.
-- a bullet
-> a quote
-```python
-# not a title **not bold**
-```
-| a | b |
-|---|---|
-| 1 | `two` |
-after"""
-
-
-def rendered(text: str) -> list[list[tuple[str, str]]]:
-    lines = MarkdownLines()
-    found = [drawn for line in text.split("\n") for drawn in lines.feed(line)]
-    return [*found, *lines.flush()]
-
-
-def test_markdown_is_drawn_line_by_line() -> None:
-    lines = rendered(MARKDOWN)
-    texts = ["".join(text for _, text in line).rstrip() for line in lines]
-    assert texts == [
-        "Title",
-        "Some bold, soft and code text.",
-        "• a bullet",
-        "│ a quote",
-        "```python",
-        "# not a title **not bold**",
-        "```",
-        "a  b",
-        "─  ───",
-        "1  two",
-        "after",
-    ]
-    assert lines[0] == [("bold", "Title")]
-    assert ("cyan", "code") in lines[1]
-
-
-@given(st.text(st.characters(codec="utf-8"), max_size=300))
-def test_no_word_of_markdown_is_lost(text: str) -> None:
-    shown = "".join(part for line in rendered(text) for _, part in line)
-    assert all(word in shown for word in re.findall(r"[A-Za-z0-9]+", text) if text.isascii())
 
 
 def test_the_help_of_every_command_has_one_row() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -75,6 +76,12 @@ def test_a_screen_that_is_too_low_loses_no_letter(parts: list[str], room: int) -
         return "".join(sorted(char for row in rows for char in row if char.isalnum()))
 
     assert letters(_streamed(text, 1, 40, room)) == letters(_whole(text, 40))
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=300))
+def test_no_word_is_lost(text: str) -> None:
+    shown = "".join(row.strip(" ●│") for row in _whole(text, 200))
+    assert all(word in shown for word in re.findall(r"[A-Za-z0-9]+", text) if text.isascii())
 
 
 def test_no_row_is_wider_than_the_terminal() -> None:

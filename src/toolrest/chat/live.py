@@ -64,8 +64,7 @@ class LiveState(Struct, eq=False):
             return [*(self._queue(width)[-left:] if left > 0 else []), *lines]
         if self.picker is not None:
             return [clipped(line, width) for line in self.picker.lines(room)]
-        message = [clipped(line, width) for line in self.rows]
-        parts = message + self._calls(width) + self._agents(width) + self._plan(width)
+        parts = self.rows + self._calls(width) + self._agents(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         if isinstance(first, Posed):
             tail += _posed(first, width)

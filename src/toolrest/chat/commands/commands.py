@@ -15,6 +15,7 @@ from toolrest.agent.history.stored_sessions import find_session, last_said, summ
 from toolrest.agent.open_session import fork
 from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.changes import session_diff
+from toolrest.chat.commands.copying import copied_text, osc52
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
@@ -26,6 +27,7 @@ from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
 from toolrest.mcp.errors import McpError
+from toolrest.own_code import tool_roots
 from toolrest.timeline import session_text
 from toolrest.timeline.draw import duration
 from toolrest.timeline.stored import markdown, stored_cells
@@ -325,6 +327,26 @@ class Commands:
         conversation = self._conversation
         text = "\n\n".join(markdown(stored_cells(conversation.history)))
         self._chat.page(f"session {conversation.id[:8]}", text)
+
+    def _copy(self, rest: str) -> None:
+        name, text = copied_text(stored_cells(self._conversation.history), rest)
+        self._chat.spawn(self._copied(name, text))
+
+    async def _copied(self, name: str, text: str) -> None:
+        # Rarely needed.
+        from toolrest.chat.composer.clipboard import set_clipboard
+
+        sent, output = osc52(text), self._chat.screen.output
+        output.write_raw(sent)
+        output.flush()
+        count = text.count("\n") + 1
+        facts = f"{name} ({count:,} {'line' if count == 1 else 'lines'})"
+        if await set_clipboard(text, [*self._conversation.rest.writable_roots, *tool_roots]):
+            self._say(f"  Copied {facts}")
+        elif sent:
+            self._say(f"  Copied {facts}, if your terminal allows that (OSC 52)")
+        else:
+            self._say(f"  Not copied: {facts} is too long for a terminal; /export shows it")
 
     def _feedback(self, rest: str) -> None:
         self._chat.spawn(self._reported())

@@ -17,6 +17,7 @@ COMMANDS = {
     "compact": "summarise the conversation now: /compact [what to keep]",
     "undo": "take back what the last turn changed",
     "diff": "what this session has changed",
+    "copy": "copy the last answer: /copy [NUMBER of a code block|all]",
     "output": "the last output, whole (Ctrl-O)",
     "ps": "background commands: /ps ID attaches, /ps kill ID ends one",
     "init": "let the model write an AGENTS.md for this folder",

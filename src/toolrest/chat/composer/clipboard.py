@@ -1,4 +1,4 @@
-"""The picture on the clipboard, read by a program of the desktop when a key asks for it.
+"""The clipboard of the desktop, read and written by its programs when a key asks for it.
 
 A terminal sends text only, so that a picture cannot come with a paste.
 """
@@ -63,6 +63,46 @@ def _commands(roots: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield program, "-"
     elif program := find_program("osascript", roots):
         yield program, "-e", "get the clipboard as «class PNGf»"
+
+
+async def set_clipboard(text: str, roots: Sequence[str]) -> bool:
+    """Put a text on the desktop's clipboard; False where no program here does that."""
+    copiers = (
+        ("WAYLAND_DISPLAY", "wl-copy", ("--type", "text/plain;charset=utf-8")),
+        ("DISPLAY", "xclip", ("-selection", "clipboard", "-in")),
+        ("", "pbcopy", ()),
+    )
+    for variable, name, words in copiers:
+        program = find_program(name, roots) if not variable or variable in os.environ else None
+        if program is not None and await _copies((program, *words), text, users_variables(roots)):
+            return True
+    return False
+
+
+async def _copies(argv: Sequence[str], text: str, variables: Mapping[str, str]) -> bool:
+    """Whether a program took the text; those that go on to serve it leave our terminal alone."""
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            cwd="/",
+            env=variables,
+            start_new_session=True,
+        )
+    except OSError:
+        return False
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await child.communicate(text.encode())
+    except TimeoutError:
+        return False
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return child.returncode == 0
 
 
 async def _output(argv: Sequence[str], variables: Mapping[str, str]) -> bytes:
