@@ -49,15 +49,23 @@ class Bus:
         listener is only logged.
         """
         if self._loop is not None and get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._emit_quietly, event)
+            self._redact(event)  # here, for the loop would stand still over a long one
+            self._loop.call_soon_threadsafe(self._publish_quietly, event)
             return
+        if self._listeners:
+            self._redact(event)
+        self._publish(event)
+
+    def _redact(self, event: Event) -> None:
+        if self._redactor is not None and self._redactor.active:
+            _scrub(event, self._redactor)
+
+    def _publish(self, event: Event) -> None:
         self._sequence += 1
         if not self._listeners:
             return
         event.seq = self._sequence
         event.time = time()
-        if self._redactor is not None and self._redactor.active:
-            _scrub(event, self._redactor)
         problem: ToolrestError | None = None
         for listener in self._listeners:
             try:
@@ -69,9 +77,9 @@ class Bus:
         if problem is not None:
             raise problem
 
-    def _emit_quietly(self, event: Event) -> None:
+    def _publish_quietly(self, event: Event) -> None:
         try:
-            self.emit(event)
+            self._publish(event)
         except ToolrestError:
             _log.exception("an event listener failed on %s", event.type)
 

@@ -363,7 +363,8 @@ class Enclosure:
         text = "\n".join(filter(None, (reason, error.remedy)))
         if not isinstance(error, SandboxBusy | FolderNotShown):
             self.unavailable = text
-        return RespondToModel(text, kind="sandbox_denied", said=text)
+        said = "No sandbox works here: not run." if error.tried and self.why_none else text
+        return RespondToModel(text, kind="sandbox_denied", said=said)
 
     def look_again(self) -> None:
         """Forget that commands could not be confined: a sandbox may have been installed since."""

@@ -238,6 +238,13 @@ def test_a_stream_holds_back_only_what_may_become_a_secret(
     assert out + stream.flush() == text
 
 
+def test_a_long_text_is_redacted_where_its_pieces_meet() -> None:
+    redactor = Redactor({"KEY": "correct-horse"})
+    for at in range((1 << 16) - 14, (1 << 16) + 2):
+        text = "x" * at + "correct-horse" + "y" * (1 << 16)
+        assert redactor.redact(text) == text.replace("correct-horse", "[redacted:KEY]")
+
+
 def test_ordinary_text_is_not_held_back_at_all() -> None:
     stream = Redactor({"API_KEY": "sk-12345678"}).stream()
     assert stream.feed("nothing to see\n") == "nothing to see\n"

@@ -305,3 +305,51 @@ async def test_a_deferred_approval_that_another_process_runs(
     assert ("ones pip outside=y" in done.stdout) == (not changes), done.stderr
     assert "twos" not in done.stdout
     assert ("is pending as" in done.stdout) == changes
+
+
+SCRIPTS = ["bash ./e", "sh -x e", "bash < e", "python3 e", "cd . && bash e", "true; sh ./e", "./e"]
+
+
+@pytest.mark.parametrize("line", SCRIPTS)
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_script_of_the_workspace_is_asked_about_each_time(
+    desk: Desk, line: str, there: bool
+) -> None:
+    """Failed before: a grant for the session held for what a command wrote into it later."""
+    desk.env["PATH"] = "/usr/bin:/bin"
+    script = desk.workspace / "e"
+    if there:
+        desk.program(script, "true")
+    person = Person("approved_for_session", "denied")
+    async with desk.session(person) as rest:
+        await desk.ask(rest, line)
+        assert person.offered == []
+        desk.program(script, f"touch {desk.home}/escaped")
+        output = await desk.ask(rest, line)
+    assert len(person) == 2
+    assert output.failure is not None
+    assert not (desk.home / "escaped").exists()
+
+
+@pytest.mark.parametrize("line", ["bash -c true", "sh -c 'env true'", "python3 -c 'pass'"])
+async def test_a_text_for_an_interpreter_is_granted_as_before(desk: Desk, line: str) -> None:
+    desk.env["PATH"] = "/usr/bin:/bin"
+    person = Person("approved_for_session")
+    async with desk.session(person) as rest:
+        await desk.ask(rest, line)
+        assert person.offered
+        await desk.ask(rest, line)
+    assert len(person) == 1
+
+
+async def test_a_rule_for_a_script_of_the_workspace_does_not_let_it_out(desk: Desk) -> None:
+    """A rule knows no content, as for programs of the workspace."""
+    desk.env["PATH"] = "/usr/bin:/bin"
+    desk.program(desk.workspace / "e", f"[ -w {desk.home} ] && echo outside; true")
+    rules = Path(os.environ["TOOLREST_HOME"], "rules")
+    rules.mkdir(parents=True, exist_ok=True)
+    (rules / "default.rules").write_text('prefix_rule(pattern=["bash", "./e"], outside=True)\n')
+    async with desk.session(Person()) as rest:
+        output = await rest.call("exec_command", {"cmd": "bash ./e", "shell": "bash"})
+    assert output.success
+    assert "outside" not in output.text

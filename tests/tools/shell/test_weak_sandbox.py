@@ -18,7 +18,8 @@ from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.running.runner import Runner
 from toolrest.sandbox import confine
-from toolrest.sandbox.weak import WEAK, WEAK_SENTENCE
+from toolrest.sandbox.backends.probe import Probe
+from toolrest.sandbox.weak import NO_SANDBOX, WEAK, WEAK_SENTENCE
 
 pytestmark = [pytest.mark.needs("landlock"), pytest.mark.slow]
 WRITES = [
@@ -214,3 +215,20 @@ async def test_a_session_that_writes_nothing_is_not_weak(project: Path) -> None:
         session: Session = rest.session
         assert not await session.runner().enclosure.is_weak()
         assert "tops" not in output.text
+
+
+async def test_where_none_works_a_person_reads_the_remedy_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: the warning, and at once the same sentence as the command's refusal."""
+    missing = (Probe("landlock", False, "not there"), None)
+    monkeypatch.setattr(confine, "probe_landlock", lambda policy: missing)
+    said: list[str] = []
+    async with Toolrest(project, approval_policy="never") as rest:
+        rest.subscribe(lambda event: said.append(getattr(event, "message", "")))
+        output = await rest.call("shell_command", {"command": "touch ran"})
+    assert [text for text in said if text] == [NO_SANDBOX]
+    assert output.failure is not None
+    assert output.failure.said == "No sandbox works here: not run."
+    assert "`toolrest doctor` says what is missing" in output.text, "the model has the whole"
+    assert not (project / "ran").exists()

@@ -6,6 +6,7 @@ Calls whose arguments had to be repaired may read, but not change anything (R-62
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from msgspec import Struct
 from toolrest.errors import MissingLocalShellCallId, Rejected, RespondToModel
 from toolrest.gate.call.report import emit_begin
 from toolrest.gate.context import Context
+from toolrest.gate.threads import run_in_thread
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.arguments import PREFIX
 from toolrest.gate.tool.freeform import check_freeform
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 _LONG = 1 << 13
 """Characters of arguments from which on a tool's slow look at them is made in a thread."""
+_HUGE = 1 << 17
+"""Characters of arguments that are read and redacted in a thread: 5 ms."""
 
 
 async def understand(walk: Walk) -> ToolCall:
@@ -52,7 +56,11 @@ async def understand(walk: Walk) -> ToolCall:
         _count(walk)
         await _wait_for_server(walk)
         found = _routed(walk)
-        decoded = _decode(walk, found)
+        if len(found.text) > _HUGE:
+            walk.place.queue(Effects.unknown())  # later calls do not overtake it
+            decoded = await run_in_thread(_decode, (walk, found), threading.Event())
+        else:
+            decoded = _decode(walk, found)
         unknown = decoded.unknown
     except RecursionError:
         raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None

@@ -7,6 +7,7 @@ for these files as they were when it was asked for.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,15 @@ def run_files(judgement: Judgement, launch: Launch) -> RunFiles:
     )
 
 
+def runs_writable_script(judgement: Judgement, launch: Launch) -> bool:
+    """Whether a part is an interpreter with a script that a tool can write, or could put there."""
+    return any(
+        lies_in(path, launch.suspects) and (not option or os.path.exists(path))
+        for segment in judgement.segments
+        for path, option in _scripts(segment, launch)
+    )
+
+
 def _named(segment: Segment, launch: Launch) -> Iterator[str]:
     if not segment.argv or segment.mark(0):
         return
@@ -37,24 +47,41 @@ def _named(segment: Segment, launch: Launch) -> Iterator[str]:
         yield from _in_each(folders, name)
     elif (program := find_executable(name, launch.path or "", launch.cwd, ())) is not None:
         yield program.path
-    if runs_scripts(segment.program):
-        for word in _script_words(segment):
-            yield from _in_each(folders, word)
-        yield from segment.reads  # `sh < script`
+    for path, _ in _scripts(segment, launch):
+        yield path
 
 
-def _script_words(segment: Segment) -> Iterator[str]:
-    """The words that may name the script: any that may be an option's value, and the next one."""
-    after_option = False
+def _scripts(segment: Segment, launch: Launch) -> Iterator[tuple[str, bool]]:
+    """The files that an interpreter may run; True for what is probably text, no name."""
+    if not segment.argv or segment.mark(0) or not runs_scripts(segment.program):
+        return
+    for word, option in _script_words(segment):
+        is_text = bool(_TEXT_FOLLOWS.fullmatch(option))
+        for path in _in_each(segment.cwds or (launch.cwd,), word):
+            yield path, is_text
+    for path in segment.reads:  # `sh < script`
+        yield path, False
+
+
+_TEXT_FOLLOWS = re.compile(r"-[A-Za-z]*[cemp]|--eval|--print|--command")
+"""Options of interpreters after which a program's text comes, or the name of a module."""
+
+
+def _script_words(segment: Segment) -> Iterator[tuple[str, str]]:
+    """The words that may name the script: any that may be an option's value, and the next one.
+
+    Each with the option before it.
+    """
+    option = ""
     for place, word in enumerate(segment.argv[1:], 1):
         if word.startswith("-") and len(word) > 1:
-            after_option = True
+            option = word
             continue
         if not segment.mark(place):
-            yield word
-        if not after_option:
+            yield word, option
+        if not option:
             return
-        after_option = False
+        option = ""
 
 
 def _in_each(folders: Sequence[str], word: str) -> Iterable[str]:

@@ -277,7 +277,6 @@ class PatchCall(ToolCall):
             change.path: change.to_event()
             for change in changes(plan.records, ctx.session.settings.legacy_encoding)
         }
-        listed = ctx.redact_json(listed)
         begin = PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed)
         ctx.emit(begin)
         diff = ctx.turn_diff()
@@ -293,7 +292,7 @@ class PatchCall(ToolCall):
                 changes=listed,
             )
         )
-        ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+        ctx.emit(TurnDiff(unified_diff=diff.text(files)))
         return _ran(outcome, started)
 
     def _refuse_other(self, plan: Plan | None) -> None:

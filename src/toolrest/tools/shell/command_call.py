@@ -277,8 +277,11 @@ class CommandCall(ToolCall):
 
     @property
     def _is_suspect(self) -> bool:
-        """Whether a tool can have written a program of the line: it may be another next time."""
-        return self._executables().is_writable(self.verdict.segments)
+        """Whether a tool can write a program or script of the line: another one, next time."""
+        from toolrest.policy.verdict.run_files import runs_writable_script
+
+        writable = self._executables().is_writable(self.verdict.segments)
+        return writable or runs_writable_script(self.verdict, self.launch)
 
     def _asked(self, found: Outcome, setting: Setting) -> Decision:
         """The question with what may be granted, or ALLOW where that was granted before."""
@@ -333,7 +336,7 @@ class CommandCall(ToolCall):
         def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
             return memory.grants.covering(need, real(cwds)) is not None
 
-        suspect = leaves and files.is_writable(self.verdict.segments)
+        suspect = leaves and self._is_suspect
         kept = not suspect and not unknown and not (leaves and self.planted)
         shell = launch.argv[0] if isinstance(launch.judged, str) else ""
         how = RunsHow(leaves, files.path, shell)
