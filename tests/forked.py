@@ -9,21 +9,25 @@ processes of their own.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import io
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ")
 """Variables that count while a process starts."""
@@ -44,64 +48,104 @@ def toolrest(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `env` is added to the environment, `said` is its standard input."""
     env = {**os.environ, **(env or {})}
-    if _at_start(env) == _server().began_with:
-        return _server().run([TOOLREST, *words], str(cwd), env, said)
-    return subprocess.run(
-        [TOOLREST, *words],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE,
-        check=False,
-        **({"stdin": subprocess.DEVNULL} if said is None else {"input": said}),
-    )
+    argv = [TOOLREST, *words]
+    if not can_fork(argv, env):
+        stdin: dict[str, Any] = {"stdin": subprocess.DEVNULL} if said is None else {"input": said}
+        return subprocess.run(
+            argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=_PATIENCE, **stdin
+        )
+    out, err = os.pipe(), os.pipe()
+    read, write = (os.open(os.devnull, os.O_RDONLY), None) if said is None else os.pipe()
+    process = Forked(argv, cwd, env, (read, out[1], err[1]))
+    for number in (read, out[1], err[1]):
+        os.close(number)
+    with ThreadPoolExecutor(3) as threads:
+        if write is not None:
+            threads.submit(_type, write, said or "")
+        texts = [threads.submit(_text, reading) for reading in (out[0], err[0])]
+        try:
+            printed = [text.result(_PATIENCE) for text in texts]
+        except TimeoutError:
+            process.send_signal(signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, process.wait(_PATIENCE), *printed)
+
+
+def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether a fork would do what a new process does."""
+    return argv[0] == TOOLREST and _at_start(env) == _server().began_with
+
+
+class Forked:
+    """A command, used like `subprocess.Popen`; in a terminal, it gets a session of its own."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str],
+        files: tuple[int, int, int],
+    ) -> None:
+        self._talk, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(_server().channel, [b"."], [*files, theirs.fileno()])
+        self._talk.sendall(
+            json.dumps([list(argv), os.path.join(os.getcwd(), cwd or ""), dict(env)]).encode()
+        )
+        self._talk.shutdown(socket.SHUT_WR)
+        self.pid = int.from_bytes(self._talk.recv(4))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit code, or the number of the signal, below zero."""
+        if self.returncode is None:
+            if not select.select([self._talk], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(TOOLREST, timeout or 0)
+            self.returncode = int.from_bytes(self._talk.recv(4), signed=True)
+            self._talk.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.send_signal(signal.SIGTERM)
 
 
 class _Server:
     """The process that is forked, seen from here."""
 
     def __init__(self) -> None:
-        self._channel, theirs = socket.socketpair()
+        self.channel, theirs = socket.socketpair()
         self.began_with = _at_start(os.environ)
         with theirs:
-            process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
-        atexit.register(process.wait)
-        atexit.register(self._channel.close)
-
-    def run(
-        self, argv: list[str], cwd: str, env: Mapping[str, str], said: str | None
-    ) -> subprocess.CompletedProcess[str]:
-        out, err = os.pipe(), os.pipe()
-        stdin, typing = (os.open(os.devnull, os.O_RDONLY), None) if said is None else os.pipe()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._channel, [b"."], [stdin, out[1], err[1], theirs.fileno()])
-        for number in (stdin, out[1], err[1]):
-            os.close(number)
-        with ours, ours.makefile("rw") as talk, ThreadPoolExecutor(3) as threads:
-            print(json.dumps([argv, cwd, env]), file=talk, flush=True)
-            pid = int(talk.readline())
-            if typing is not None:
-                threads.submit(_type, typing, said or "")
-            texts = [threads.submit(_text, reading) for reading in (out[0], err[0])]
-            try:
-                printed = [text.result(_PATIENCE) for text in texts]
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise
-            return subprocess.CompletedProcess(argv, int(talk.readline()), *printed)
+        atexit.register(self.process.wait)
+        atexit.register(self.channel.close)
 
 
-@cache
+_begin = cache(_Server)
+
+
 def _server() -> _Server:
-    return _Server()
+    if _begin().process.poll() is not None:  # it was killed with a test that hung
+        _begin.cache_clear()
+    return _begin()
 
 
 def _at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -147,19 +191,24 @@ class _Start:
 
     def _keep(self, given: list[int]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with socket.socket(fileno=given[3]) as ours, ours.makefile("rw") as talk:
-            argv, cwd, env = json.loads(talk.readline())
+        with socket.socket(fileno=given[3]) as talk:
+            with talk.makefile() as asked:
+                argv, cwd, env = json.load(asked)
             if pid := os.fork():
                 for number in (0, 1, 2, *given[:3]):
                     os.close(number)
-                print(pid, file=talk, flush=True)
+                talk.sendall(pid.to_bytes(4))
                 status = os.waitpid(pid, 0)[1]
-                print(os.waitstatus_to_exitcode(status), file=talk, flush=True)
+                with suppress(BrokenPipeError):
+                    talk.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, signed=True))
                 os._exit(0)
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             os.dup2(given[number], number)
             os.close(given[number])
             setattr(sys, name, _renewed(getattr(sys, name), number))
+        if os.isatty(0):
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(cwd)
         os.environ.clear()

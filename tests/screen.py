@@ -19,12 +19,17 @@ from typing import Any, Self
 
 import pyte
 
+from tests.forked import Forked, can_fork
+
 DEADLINE = 60.0
 _UNKNOWN = (b"\x1b[?2026h", b"\x1b[?2026l")
 
 
 class Screen:
-    """A program in a pty. `rows` is what a person sees now, `text` with what has scrolled away."""
+    """A program in a pty. `rows` is what a person sees now, `text` with what has scrolled away.
+
+    `TOOLREST` is forked where it can be; for its start, there is `sys.executable -m toolrest`.
+    """
 
     def __init__(
         self,
@@ -43,16 +48,7 @@ class Screen:
         self.master, slave = pty.openpty()
         _set_size(slave, size)
         environ = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-        self.process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=environ,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        self.process = _process(argv, cwd, environ, slave)
         os.close(slave)
 
     def __enter__(self) -> Self:
@@ -177,6 +173,23 @@ class Screen:
         self.read()
         self._screen.resize(rows, columns)
         _set_size(self.master, (rows, columns))
+
+
+def _process(
+    argv: Sequence[str], cwd: str | os.PathLike[str] | None, env: Mapping[str, str], slave: int
+) -> Forked | subprocess.Popen[bytes]:
+    if can_fork(argv, env):
+        return Forked(argv, cwd, env, (slave, slave, slave))
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
 
 
 _COLOURS = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")

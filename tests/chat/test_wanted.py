@@ -130,7 +130,7 @@ def test_a_pasted_newline_does_not_submit(chat: Any) -> None:
 def test_what_is_typed_while_it_starts_is_sent(chat: Any) -> None:
     """Keys between the first paint and the first frame used to lose their Enter."""
     chat(["first", "second"])
-    screen = chat.begin()
+    screen = chat.begin(program=(sys.executable, "-m", "toolrest"))
     screen.until(lambda: "›" in screen.now)
     screen.types("typed early\r")
     screen.sees("> typed early", "first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -40,7 +41,8 @@ class Stopping:
         # Not the loop's own handlers: with it they end, and Ctrl-C would raise once more.
         before = {number: signal.signal(number, stop) for number in _NUMBERS}
         try:
-            yield
+            with _noticed_at_once(loop):
+                yield
         except asyncio.CancelledError:
             if not self.signal:
                 raise
@@ -48,3 +50,19 @@ class Stopping:
             if not self.signal:
                 for number, handler in before.items():
                     signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def _noticed_at_once(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Wake the loop at a signal: one between Python's last look and the wait would not end it."""
+    awakes, wakes = socket.socketpair()
+    with awakes, wakes:
+        awakes.setblocking(False)
+        wakes.setblocking(False)
+        loop.add_reader(awakes, awakes.recv, 4096)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(awakes)
