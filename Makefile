@@ -18,7 +18,7 @@ CONTAINED := tests/sandbox tests/process tests/running tests/tools/shell tests/a
 	$(wildcard tests/first_hour)
 
 .PHONY: install demo test check first-hour test-full test-system test-container mutants style types lint \
-	bench docs release clean
+	bench model-data docs release clean
 
 install: $(DEV)
 
@@ -98,6 +98,10 @@ test-container: $(DEV)
 # One change of the source for each row of docs/internals/mission.md: its test must fail.
 mutants: $(DEV)
 	@$(BIN)/python tests/mutants.py
+
+# Windows and prices of models, from the pinned genai-prices; see src/toolrest/wire/model_data.py.
+model-data: $(DEV)
+	@$(BIN)/python release/make_model_data.py
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

@@ -12,11 +12,10 @@ from toolrest.agent.conversation.usage import Accounting
 from toolrest.chat.keys import keys_of
 from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatKeys, key_codes
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
 from toolrest.timeline.draw import dollars
 from toolrest.wire.model import Usage
-from toolrest.wire.prices import cost_of
+from toolrest.wire.prices import Price, cost_of
 
 PRICES = """
 [model_prices."gpt-5.5"]
@@ -30,19 +29,19 @@ output = 20_000
 
 
 def test_cached_tokens_have_a_price_of_their_own() -> None:
-    price = ModelPrice(input=10.0, cached_input=1.0, cache_write=20.0, output=100.0)
+    price = Price(input=10.0, cached_input=1.0, cache_write=20.0, output=100.0)
     usage = Usage(input=1_000_000, cached_input=500_000, cache_write_input=100_000, output=1000)
     assert cost_of(usage, price) == pytest.approx(4 + 0.5 + 2 + 0.1)
-    assert cost_of(usage, ModelPrice(input=10.0, output=100.0)) == pytest.approx(10.1)
+    assert cost_of(usage, Price(input=10.0, output=100.0)) == pytest.approx(10.1)
     assert cost_of(usage, None) is None
 
 
 def test_a_cost_that_is_not_known_is_never_a_number() -> None:
-    prices = {"a": ModelPrice(input=1.0, output=1.0)}
+    prices = {"a": Price(input=1.0, output=1.0)}
     known = Accounting(None, None, price=prices.get)
     known.count(Usage(input=1_000_000, total=1_000_000), "a")
     assert known.cost() == 1.0
-    elsewhere = {"c": ModelPrice(input=2.0, output=1.0)}
+    elsewhere = {"c": Price(input=2.0, output=1.0)}
     child = Accounting(None, None, price=elsewhere.get, parent=known)
     child.count(Usage(input=1_000_000, total=1_000_000), "c")
     assert known.cost() == 3.0, "a sub-agent's model may have another provider"

@@ -20,7 +20,6 @@ from tests.web_ui.scene import MODEL, batch_store, everything, picture
 
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.batch.run_task import task_folder
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.testing import Call
 from toolrest.web_ui import batch_view, changes
 from toolrest.web_ui.access import Logins
@@ -28,10 +27,11 @@ from toolrest.web_ui.batch_view import BatchView
 from toolrest.web_ui.feed import read_events
 from toolrest.web_ui.listing import SessionList
 from toolrest.web_ui.server import WebPage
+from toolrest.wire.prices import Price
 
 
-def price(model: str, provider: str | None) -> ModelPrice | None:
-    return ModelPrice(input=2.0, output=12.0, cached_input=0.2) if model == MODEL else None
+def price(model: str, provider: str | None) -> Price | None:
+    return Price(input=2.0, output=12.0, cached_input=0.2) if model == MODEL else None
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from tests.web_ui.conftest import CODE, ORIGIN, Client, Recorded, log_in, waiting
 
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.policy.effects import Risk
 from toolrest.web_ui.access import Logins
@@ -21,6 +20,7 @@ from toolrest.web_ui.feed import read_events
 from toolrest.web_ui.listing import SessionList
 from toolrest.web_ui.server import WebPage, _news
 from toolrest.web_ui.streams import SessionStreams, priced
+from toolrest.wire.prices import Price
 
 PAGE = {"Origin": ORIGIN}
 
@@ -97,8 +97,8 @@ def test_tokens_of_sub_agents_have_their_own_price(session: Recorded, home: Path
     line = {"type": "agent_token_count", "model": "small", "info": usage}
     session.write("event_msg", line)
 
-    def prices(model: str, _: str | None) -> ModelPrice | None:
-        return ModelPrice(input=2.0, output=4.0) if model == "small" else None
+    def prices(model: str, _: str | None) -> Price | None:
+        return Price(input=2.0, output=4.0) if model == "small" else None
 
     events = priced(str(session.path), read_events(str(session.path), 0)[0], prices)
     assert events[-1]["kind"] == "tokens"

@@ -17,7 +17,7 @@ from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.chat import ChatModel
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import ModelError, ModelRequest
-from toolrest.wire.model_list import models_in
+from toolrest.wire.model_list import ListedModel, models_in
 from toolrest.wire.presets import BUILT_IN
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for, list_models, model_for, provider_for
@@ -123,6 +123,8 @@ def test_a_claude_needs_no_provider() -> None:
     model = model_for(config({"model": "claude-sonnet-4-5"}), {"ANTHROPIC_API_KEY": "k"})
     assert isinstance(model, AnthropicModel)
     assert model.context_window == 200_000
+    newer = model_for(config({"model": "claude-sonnet-5-5"}), {"ANTHROPIC_API_KEY": "k"})
+    assert newer.context_window == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_calls_in_text_count_only_near_by() -> None:
 
 def test_context_window_and_its_setting() -> None:
     env = {"OPENAI_API_KEY": "k"}
-    assert model_for(config({"model": "gpt-5.5"}), env).context_window == 272_000
+    assert model_for(config({"model": "gpt-5"}), env).context_window == 272_000
     assert model_for(config({"model": "made-up"}), env).context_window is None
     own = config({"model": "made-up", "model_context_window": 9000})
     assert model_for(own, env).context_window == 9000
@@ -249,7 +251,7 @@ def test_context_window_and_its_setting() -> None:
 async def test_models_are_listed() -> None:
     async with ScriptedServer([], models=("b", "gpt-5.5"), key="k1234567") as server:
         found = await list_models(Provider("x", SafeUrl(server.url), key=Secret("k1234567")))
-        assert found == [("b", None), ("gpt-5.5", 272_000)]
+        assert found == [ListedModel("b"), ListedModel("gpt-5.5")]
         claude = Provider("x", SafeUrl(server.url), "anthropic", key=Secret("k1234567"))
         assert len(await list_models(claude)) == 2
         assert server.listings[1].headers["x-api-key"] == "k1234567"
@@ -271,12 +273,14 @@ async def test_models_are_listed() -> None:
     ],
 )
 def test_the_window_in_a_list_of_models(row: dict[str, Any], window: int | None) -> None:
-    assert models_in({"data": [{"id": "m", **row}]}) == [("m", window)]
+    assert models_in({"data": [{"id": "m", **row}]}) == [ListedModel("m", window)]
 
 
 def test_a_model_that_is_listed_twice() -> None:
     rows: list[Any] = [{"id": "m", "n_ctx": 5}, {"id": "m"}, {"id": "a"}, None, {"id": 7}]
-    assert models_in({"data": rows}) == [("a", None), ("m", 5), ("m", None)]
+    assert models_in({"data": rows}) == [
+        ListedModel("a"), ListedModel("m", 5), ListedModel("m"),
+    ]  # fmt: skip
 
 
 async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

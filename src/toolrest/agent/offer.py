@@ -150,8 +150,9 @@ class Offer:
     def _is_small(self) -> bool:
         """Whether the model's window is too small for all tools, and the user named none."""
         from toolrest.tools.catalog import SMALL_WINDOW
+        from toolrest.wire.model_facts import model_facts
 
-        small, window = self._config.value.tools.small_context, self._config.context_window
+        small, window = self._config.value.tools.small_context, model_facts(self._config).window
         if small is None:
             small = window is not None and window <= SMALL_WINDOW
         return small and self._all and self._config.value.tools.enabled is None

@@ -6,28 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.wire.model import Usage
-from toolrest.wire.prices import cost_of
-
-
-class Price(Struct, frozen=True):
-    """Dollars for a million tokens."""
-
-    input: float
-    output: float
-    cached_input: float | None = None
-    cache_write: float | None = None
-
-    @classmethod
-    def of(cls, price: ModelPrice) -> Price:
-        """The price of a row of `[model_prices]`."""
-        return cls(price.input, price.output, price.cached_input, price.cache_write)
-
-    def cost(self, usage: Usage) -> float:
-        """The dollars for these tokens."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        return cost_of(usage, ModelPrice(**values)) or 0.0
+from toolrest.wire.prices import Price, cost_of
 
 
 class Prices(Struct, frozen=True):
@@ -40,10 +20,10 @@ class Prices(Struct, frozen=True):
         """The dollars for tokens by model; None where a price is not known."""
         total = 0.0
         for model, usage in spent.items():
-            price = self.price(model)
-            if price is None:
+            cost = cost_of(usage, self.price(model))
+            if cost is None:
                 return None
-            total += price.cost(usage)
+            total += cost
         return round(total, 6) if self.every or self.by_model else None
 
     def price(self, model: str) -> Price | None:

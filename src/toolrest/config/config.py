@@ -91,15 +91,6 @@ class Config(Struct, eq=False, dict=True):
         policy = family.truncation or Truncation("tokens", tokens)
         return family._replace(truncation=policy.limited_to(tokens))
 
-    @cached_property
-    def context_window(self) -> int | None:
-        """Tokens that a request to the model may have; None when unknown."""
-        from toolrest.config.schema.model_limits import model_info
-
-        if self.value.model_context_window is not None:
-            return self.value.model_context_window
-        return model_info(self.value.model or "").context_window
-
     @property
     def file(self) -> str:
         """The user's settings file, whether or not it exists."""

@@ -18,12 +18,11 @@ from toolrest.agent.history.stored_sessions import (
     latest_first,
     stored_at,
 )
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.web_ui.feed import line_events
 from toolrest.wire.model import Usage
-from toolrest.wire.prices import cost_of
+from toolrest.wire.prices import Price, cost_of
 
 _END = 32 * 1024
 _LAST = 120
@@ -35,7 +34,7 @@ _JUST_NOW = 1_000_000_000
 _PAGES_SECONDS = 2.0
 """How long further pages of a list take over which sessions are open: to ask takes 10 ms."""
 
-Prices: TypeAlias = Callable[[str, str | None], ModelPrice | None]
+Prices: TypeAlias = Callable[[str, str | None], Price | None]
 """The price of a model by its name and the name of its provider."""
 
 

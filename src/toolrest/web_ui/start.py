@@ -12,15 +12,15 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from toolrest.config import Config, Settings
-from toolrest.config.schema.providers import ModelPrice
+from toolrest.config import Config
 from toolrest.errors import ConfigError
 from toolrest.serve import listening
 from toolrest.web_ui.access import Logins
 from toolrest.web_ui.batch_view import BatchView
 from toolrest.web_ui.listing import Prices
 from toolrest.web_ui.server import WebPage
-from toolrest.wire.prices import prices_at, provider_address
+from toolrest.wire.model_facts import model_facts
+from toolrest.wire.prices import Price
 
 
 class Wanted(Struct, frozen=True):
@@ -53,7 +53,7 @@ def serve_page(config: Config, wanted: Wanted) -> None:
         f"{secrets.randbelow(1_000_000):06d}",
         settings.control and listening.is_loopback(host),
         config.workspace or os.getcwd(),
-        _prices(config.value),
+        _prices(config),
         BatchView(batch) if batch else None,
     )
     _say(f"{scheme}://{names[0]}:{port}/#token={page.logins.link()}", sys.stdout)
@@ -66,13 +66,12 @@ def serve_page(config: Config, wanted: Wanted) -> None:
         raise ConfigError(f"--cert {wanted.cert}, --key {wanted.key}: {error}") from None
 
 
-def _prices(settings: Settings) -> Prices:
-    """The price of a model by its name and its provider's, from the settings or a vendor's list."""
+def _prices(config: Config) -> Prices:
+    """The price of a model by its name and its provider's."""
 
     @cache
-    def price(model: str, provider: str | None) -> ModelPrice | None:
-        address = provider_address(settings, provider or "", os.environ)
-        return prices_at(settings, address)(model)
+    def price(model: str, provider: str | None) -> Price | None:
+        return model_facts(config, model, provider or "").price
 
     return price
 

@@ -8,12 +8,12 @@ import json
 from collections.abc import AsyncGenerator
 
 from toolrest.agent.history.rollout import lines_of
-from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.web_ui.feed import read_events
 from toolrest.web_ui.listing import Prices, is_open, text_of
 from toolrest.web_ui.watch import FileWatch
+from toolrest.wire.prices import Price, Rates
 
 _PAUSE = 0.1
 """Seconds after a change in which more of them are gathered."""
@@ -135,10 +135,15 @@ def priced(path: str, events: list[JSONObject], prices: Prices | None) -> list[J
     return found
 
 
-def _price_json(price: ModelPrice) -> JSONObject:
-    cached = price.input if price.cached_input is None else price.cached_input
-    written = price.input if price.cache_write is None else price.cache_write
-    return {"input": price.input, "cached": cached, "written": written, "output": price.output}
+def _price_json(price: Price) -> JSONObject:
+    long = {} if price.long is None else {"above": price.long_above, "long": _rates(price.long)}
+    return {**_rates(price), **long}
+
+
+def _rates(rates: Rates) -> JSONObject:
+    cached = rates.input if rates.cached_input is None else rates.cached_input
+    written = rates.input if rates.cache_write is None else rates.cache_write
+    return {"input": rates.input, "cached": cached, "written": written, "output": rates.output}
 
 
 def _message(event: JSONObject) -> bytes:

@@ -112,7 +112,10 @@ class ModelRequest(Struct):
 
 
 class Usage(Struct):
-    """Tokens of one response."""
+    """Tokens of one response, or of several.
+
+    `long` is what came in requests so long that their tokens have a price of their own.
+    """
 
     input: int = 0
     cached_input: int = 0
@@ -120,6 +123,7 @@ class Usage(Struct):
     reasoning_output: int = 0
     total: int = 0
     cache_write_input: int = 0
+    long: Usage | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -129,6 +133,7 @@ class Usage(Struct):
             self.reasoning_output + other.reasoning_output,
             self.total + other.total,
             self.cache_write_input + other.cache_write_input,
+            self.long + other.long if self.long and other.long else self.long or other.long,
         )
 
 

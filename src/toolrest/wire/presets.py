@@ -32,8 +32,10 @@ class BuiltIn(NamedTuple):
     profile: Profile = HOSTED
     address_variable: str | None = None
     env_http_headers: Mapping[str, str] = _NO_VALUES
-    default_model: str | None = None
-    """None where only the server knows what it has."""
+    prices: str | None = None
+    """Its name in `models.json`; None where nobody lists prices."""
+    line: str | None = None
+    """The start of its general models' names; None where only the server knows what it has."""
     hosts: tuple[str, ...] = ()
     hint: str = ""
     """What has to be done at the server's side, for `toolrest setup`."""
@@ -51,7 +53,8 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
             "OpenAI-Organization": "OPENAI_ORGANIZATION",
             "OpenAI-Project": "OPENAI_PROJECT",
         },
-        default_model="gpt-5.5",
+        prices="openai",
+        line="gpt-",
         hosts=("api.openai.com",),
     ),
     "anthropic": BuiltIn(
@@ -60,7 +63,8 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "anthropic",
         "ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
-        default_model="claude-sonnet-4-5",
+        prices="anthropic",
+        line="claude-",
         hosts=("api.anthropic.com",),
     ),
     "openrouter": BuiltIn(
@@ -68,7 +72,8 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "https://openrouter.ai/api/v1",
         "chat",
         "OPENROUTER_API_KEY",
-        default_model="anthropic/claude-sonnet-4.5",
+        prices="openrouter",
+        line="anthropic/claude-",
         hosts=("openrouter.ai",),
     ),
     "ollama": BuiltIn(
@@ -122,6 +127,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "responses",
         "AZURE_OPENAI_API_KEY",
         profile=OPENAI,
+        prices="azure",
         hosts=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
         hint="the model is the name of your deployment",
     ),
@@ -130,6 +136,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "https://bedrock-runtime.{AWS_REGION}.amazonaws.com/openai/v1",
         "chat",
         "AWS_BEARER_TOKEN_BEDROCK",
+        prices="aws",
         hosts=("bedrock-runtime.*.amazonaws.com",),
         hint="the key is a Bedrock API key, not an access key of AWS",
     ),
@@ -139,6 +146,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "/endpoints/openapi",
         "chat",
         "VERTEX_ACCESS_TOKEN",
+        prices="google",
         hosts=("aiplatform.googleapis.com", "*-aiplatform.googleapis.com"),
         hint="the key is a token of an hour: $(gcloud auth print-access-token)",
     ),

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from toolrest.config.schema.families import ModelWire
-from toolrest.config.schema.model_limits import model_info
 from toolrest.config.schema.providers import nearest_provider
 from toolrest.errors import ConfigError
 from toolrest.secret import SafeUrl, Secret
 from toolrest.urls import parse_url
+from toolrest.wire.addresses import provider_address, provider_name
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
-from toolrest.wire.model_list import ListedModel, models_in
+from toolrest.wire.model_facts import default_model, facts_at
+from toolrest.wire.model_list import ListedModel, models_in, store_list
 from toolrest.wire.presets import BUILT_IN, BuiltIn, placeholders, preset_at
 from toolrest.wire.provider import HOSTED, LOCAL, LOCAL_RESPONSES, OPENAI, Profile, Provider
 from toolrest.wire.stored_keys import stored_keys
@@ -47,7 +47,8 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
             "(`toolrest models` lists what the provider offers)"
         )
     provider = provider_for(config, env)
-    model = client_for(provider, settings.model, reasons=_reasons(config))
+    facts = facts_at(config, settings.model, provider.id, provider.base_url.reveal())
+    model = client_for(provider, settings.model, facts.window, reasons=_reasons(config))
     if settings.model_context_window is not None:
         model.context_window = settings.model_context_window
     model.max_output_tokens = settings.model_max_output_tokens
@@ -66,10 +67,10 @@ def with_default_model(config: Config, env: Mapping[str, str] | None = None) -> 
     if config.source("model_provider") == "default":
         environ = os.environ if env is None else env
         stored = _stored(config)
-        keys = {name: row.env_key or "" for name, row in BUILT_IN.items() if row.default_model}
+        keys = {name: row.env_key or "" for name, row in BUILT_IN.items() if row.line}
         there = (name for name, key in keys.items() if environ.get(key, "").strip())
         name = next(there, None) or next((name for name in keys if name in stored), name)
-    model = BUILT_IN[name].default_model if name in BUILT_IN else None
+    model = default_model(config, name)
     if model is None:
         return config
     value = settings.replace(model=model, model_provider=name)
@@ -87,10 +88,10 @@ def _reasons(config: Config) -> bool:
     return config.family.reasoning_tools or config.family.name == "unknown"
 
 
-def client_for(provider: Provider, model: str, *, reasons: bool = False) -> HttpModel:
-    """The client for a model at an endpoint."""
-    info = model_info(model)
-    window = info.context_window
+def client_for(
+    provider: Provider, model: str, window: int | None = None, *, reasons: bool = False
+) -> HttpModel:
+    """The client for a model at an endpoint, with its context window if that is known."""
     if provider.wire == "responses":
         return ResponsesModel(provider, model, context_window=window, reasons=reasons)
     if provider.wire == "chat":
@@ -99,7 +100,7 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
         return ChatModel(provider, model, context_window=window)
     from toolrest.wire.apis.anthropic import AnthropicModel
 
-    return AnthropicModel(provider, model, context_window=window, info=info)
+    return AnthropicModel(provider, model, context_window=window)
 
 
 def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provider:
@@ -122,13 +123,6 @@ def lacks_key_or_address(config: Config) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def provider_name(config: Config) -> str:
-    """The name of the settings' provider; an unset one is Anthropic for a Claude model."""
-    if config.source("model_provider") == "default" and _is_claude(config.value.model):
-        return "anthropic"
-    return config.value.model_provider
 
 
 def named_provider(
@@ -155,10 +149,6 @@ def named_provider(
     return _resolved(name, row, built_in, environ, config, wire)
 
 
-def _is_claude(model: str | None) -> bool:
-    return model is not None and model.strip().lower().startswith("claude")
-
-
 def _resolved(
     name: str,
     row: ModelProvider | None,
@@ -172,7 +162,7 @@ def _resolved(
             f"model_providers.{name}.requires_openai_auth: there is no login here; "
             "name the variable with your key in env_key"
         )
-    base_url = _checked((row and row.base_url) or _address(name, built_in, env), name)
+    base_url = provider_address(config.value, name, env)
     preset = built_in or preset_at(base_url)
     usual = preset.wire if preset else "responses"
     wire: ModelWire = chosen or (row and row.wire_api) or usual
@@ -224,56 +214,6 @@ def _patience(row: ModelProvider | None) -> dict[str, Any]:
     if row.connect_timeout_ms is not None:
         given["connect_timeout"] = row.connect_timeout_ms / 1000
     return given
-
-
-def _address(name: str, built_in: BuiltIn | None, env: Mapping[str, str]) -> str:
-    if built_in is None:
-        raise ConfigError(f"model_providers.{name}.base_url is not set")
-    variable = built_in.address_variable
-    value = env.get(variable, "").strip().rstrip("/") if variable else ""
-    if not value:
-        return _filled(name, built_in.base_url, env)
-    if name == "ollama":
-        return _ollama(value)
-    # Anthropic's own tools leave the version out of this variable.
-    return f"{value}/v1" if name == "anthropic" and not value.endswith("/v1") else value
-
-
-def _filled(name: str, template: str, env: Mapping[str, str]) -> str:
-    """A preset's address with the variables in it; ConfigError names one that is not set."""
-    for variable in placeholders(template):
-        value = env.get(variable, "").strip().rstrip("/")
-        if not value:
-            raise ConfigError(
-                f"the address of {name} is not known: set {variable}, or "
-                f"model_providers.{name}.base_url ({template}), or run: toolrest setup"
-            )
-        if not (template.startswith(f"{{{variable}}}") or re.fullmatch(r"[\w-]+", value)):
-            raise ConfigError(f"{variable} is no part of the address of {name}: {value!r}")
-        template = template.replace(f"{{{variable}}}", value)
-    return template
-
-
-def _ollama(host: str) -> str:
-    if "://" not in host:
-        host = f"http://{host}"
-    host = host.replace("//0.0.0.0", "//127.0.0.1")
-    scheme, _, place = host.partition("://")
-    if ":" not in place.rpartition("]")[2]:
-        place += ":11434"
-    return f"{scheme}://{place}/v1"
-
-
-def _checked(base_url: str, name: str) -> str:
-    try:
-        parse_url(base_url)
-        if any(char <= " " for char in base_url):
-            raise ValueError
-    except ValueError:
-        raise ConfigError(
-            f"model_providers.{name}.base_url: expected an http:// or https:// address"
-        ) from None
-    return base_url
 
 
 def _key(
@@ -356,8 +296,11 @@ def _is_near(host: str) -> bool:
         return "." not in host
 
 
-async def list_models(provider: Provider) -> list[ListedModel]:
-    """The models that the endpoint lists, sorted by name; `ModelError` when it fails."""
+async def list_models(provider: Provider, home: str | None = None) -> list[ListedModel]:
+    """The models that the endpoint lists, sorted by name; `ModelError` when it fails.
+
+    With a home the list is stored there, for the facts of its models.
+    """
     http = Http(provider)
     model = client_for(provider, "")
     path = "models"
@@ -371,4 +314,6 @@ async def list_models(provider: Provider) -> list[ListedModel]:
     rows = models_in(document)
     if rows is None:
         raise ModelError("server", f"{provider.shown_url('models')} did not answer with a list")
+    if home is not None:
+        store_list(home, provider.base_url.reveal(), rows)
     return rows

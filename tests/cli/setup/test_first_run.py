@@ -23,11 +23,14 @@ from toolrest.sandbox.weak import WEAK_FACTS
 from toolrest.secret import Secret
 from toolrest.testing import Fail, Say
 from toolrest.testing.server import ScriptedServer
+from toolrest.wire.model_data import newest_general
+from toolrest.wire.model_facts import default_model
 from toolrest.wire.presets import BUILT_IN
 from toolrest.wire.providers import with_default_model
 from toolrest.wire.stored_keys import store_key, stored_keys
 
 KEY = "sk-a-key-that-was-typed-1"
+NEWEST = newest_general("openai", "gpt-")
 
 
 @pytest.fixture
@@ -43,19 +46,19 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 def test_a_key_is_all_that_exec_needs(desk: Any, openai: ScriptedServer) -> None:
     ran = desk.run("exec", "hello", env={"OPENAI_API_KEY": KEY})
     assert (ran.code, ran.out) == (0, "ready\n"), ran.err
-    assert openai.requests[-1].body["model"] == "gpt-5.5"
+    assert openai.requests[-1].body["model"] == NEWEST
     ran = desk.run("exec", "hello")
     assert ran.code == 2
     assert "OPENAI_API_KEY" in ran.err
     assert "toolrest setup" in ran.err
 
 
-@pytest.mark.parametrize("name", [name for name, row in BUILT_IN.items() if row.default_model])
+@pytest.mark.parametrize("name", [name for name, row in BUILT_IN.items() if row.line])
 def test_every_provider_with_a_key_has_a_default_model(toolrest_home: Path, name: str) -> None:
     config = load(workspace=".", surface="cli")
     env = {BUILT_IN[name].env_key or "": "k"}
     found = with_default_model(config, env).value
-    assert (found.model_provider, found.model) == (name, BUILT_IN[name].default_model)
+    assert (found.model_provider, found.model) == (name, default_model(config, name))
     store_key(config.home, name, KEY)
     assert with_default_model(config, {}).value.model_provider == name
 
@@ -114,7 +117,7 @@ def test_setup_says_what_does_not_work_and_goes_on(
         with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
             screen.sees("(key in OPENAI_API_KEY)", "Provider [1]:")
             screen.types("openai\n")
-            screen.sees("Model [gpt-5.5]:")
+            screen.sees("Model [scripted]:")
             screen.types("\n")
             screen.sees("it does not answer", "Try again")
             screen.types("n\n")
@@ -210,7 +213,7 @@ def test_a_key_file_that_others_can_read_is_refused(toolrest_home: Path) -> None
 @pytest.mark.slow
 def test_doctor_names_the_command_that_helps(desk: Any, openai: ScriptedServer) -> None:
     lines = {line.split(":")[0]: line for line in desk.run("doctor").out.splitlines()}
-    assert lines["model"].startswith("model: gpt-5.5 (the default of openai); key: Missing ")
+    assert lines["model"].startswith(f"model: {NEWEST} (the default of openai); key: Missing ")
     assert f"{desk.workspace} is not trusted" in lines["folder"]
     assert "git " in lines["programs"]
     assert "rg " in lines["programs"]

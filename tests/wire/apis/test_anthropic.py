@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from toolrest.config.schema.model_limits import ModelInfo
 from toolrest.secret import SafeUrl, Secret
 from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedServer, Think
 from toolrest.testing.frames import frame
 from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest
+from toolrest.wire.model_families import ModelInfo
 from toolrest.wire.provider import Profile, Provider
 
 TOOLS = [{"name": "f", "input_schema": {}}, {"name": "g", "input_schema": {}}]

@@ -37,7 +37,7 @@ from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
-from toolrest.wire.prices import prices_for
+from toolrest.wire.model_facts import price_of
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.held_calls import HeldCalls
@@ -120,7 +120,7 @@ class Conversation(Generic[Output]):
             fixed_tokens(self.instructions, lambda: rest.offered(model.wire)),
             usage or Usage(),
             spent={model.name: Usage()} | dict(spent or {}),
-            price=prices_for(rest.settings, model),
+            price=price_of(rest.config, model),
             parent=None if above is None else above.accounting,
             emit=self.emit,
             write=lambda line: self.journal.write("event_msg", line),

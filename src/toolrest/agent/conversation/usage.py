@@ -18,11 +18,10 @@ from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Usage
-from toolrest.wire.prices import cost_of
+from toolrest.wire.prices import Price, as_charged, cost_of
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
-    from toolrest.config.schema.providers import ModelPrice
 
 
 class Accounting(Struct):
@@ -43,14 +42,14 @@ class Accounting(Struct):
     """The most tokens of that turn."""
     spent: dict[str, Usage] = field(default_factory=dict)
     """The total by the names of the models."""
-    price: Callable[[str], ModelPrice | None] = lambda _: None
+    price: Callable[[str], Price | None] = lambda _: None
     parent: Accounting | None = None
     """That of the session whose sub-agent this is; it counts the same tokens."""
     is_partial: bool = False
     """A server did not say how many tokens a reply took."""
     emit: Callable[[Event], None] = lambda _: None
     write: Callable[[JSONObject], None] = lambda _: None
-    agent_prices: dict[str, ModelPrice | None] = field(default_factory=dict)
+    agent_prices: dict[str, Price | None] = field(default_factory=dict)
     """The prices of sub-agents' models, which may have another provider."""
 
     def cost(self) -> float | None:
@@ -80,6 +79,7 @@ class Accounting(Struct):
 
     def count(self, usage: Usage | None, model: str) -> None:
         """Count a reply, here and in every session above; its line also marks the reply's end."""
+        usage = None if usage is None else as_charged(usage, self.price(model))
         self._add(usage, model)
         if usage is not None:
             self.emit(self.event(usage))

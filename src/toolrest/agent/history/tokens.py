@@ -43,7 +43,9 @@ def _parts(item: JSONObject) -> list[JSONObject]:
 
 def usage_json(usage: Usage) -> JSONObject:
     """The usage with the names that rollouts and events use."""
+    long = {} if usage.long is None else {"long_requests": usage_json(usage.long)}
     return {
+        **long,
         "input_tokens": usage.input,
         "cached_input_tokens": usage.cached_input,
         "cache_write_input_tokens": usage.cache_write_input,
@@ -58,4 +60,8 @@ def usage_from(value: Any) -> Usage:
     found = value if isinstance(value, dict) else {}
     names = ("input", "cached_input", "output", "reasoning_output", "total", "cache_write_input")
     counts = [found.get(f"{name}_tokens") for name in names]
-    return Usage(*(count if type(count) is int and count >= 0 else 0 for count in counts))
+    good = [count if type(count) is int and count >= 0 else 0 for count in counts]
+    usage = Usage(good[0], good[1], good[2], good[3], good[4], good[5])
+    if isinstance(long := found.get("long_requests"), dict):
+        usage.long = usage_from({**long, "long_requests": None})
+    return usage

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.output.truncate import BYTES_PER_TOKEN
 from toolrest.tools.catalog import is_on
 from toolrest.tools.mcp.tool import McpTool
+from toolrest.wire.model_facts import model_facts
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -91,9 +91,7 @@ def _size(tool: McpTool) -> int:
 
 
 def _window(config: Config) -> int:
-    settings = config.value
-    known = model_info(settings.model).context_window if settings.model else None
-    return settings.model_context_window or known or UNKNOWN_WINDOW
+    return model_facts(config).window or UNKNOWN_WINDOW
 
 
 class OfferedTools:

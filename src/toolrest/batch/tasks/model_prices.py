@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from toolrest.batch.prices import Price, Prices, no_price
+from toolrest.batch.prices import Prices, no_price
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.config.config import with_model
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
-from toolrest.wire.prices import prices_at, provider_address
-from toolrest.wire.providers import provider_name, with_default_model
+from toolrest.wire.model_facts import model_facts
+from toolrest.wire.prices import Price
+from toolrest.wire.providers import with_default_model
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -69,10 +70,6 @@ class BatchPrices:
 
     def _note(self, config: Config) -> None:
         """Note the price of the settings' model."""
-        settings, name = config.value, config.value.model
-        if name is None or name in self._found:
-            return
-        address = provider_address(settings, provider_name(config), os.environ)
-        price = prices_at(settings, address)(name)
-        if price is not None:
-            self._found[name] = Price.of(price)
+        name, price = config.value.model, model_facts(config).price
+        if name is not None and price is not None:
+            self._found.setdefault(name, price)

@@ -21,7 +21,6 @@ from toolrest.batch.engine import (
     shard_of,
 )
 from toolrest.batch.failures import POLICIES
-from toolrest.batch.prices import Price
 from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.results_file import ResultsFile, ended_tasks
 from toolrest.batch.run_task import RunOptions
@@ -40,6 +39,7 @@ from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import check_named, make_named_folder
 from toolrest.policy.paths.names import inside
+from toolrest.wire.prices import Price, Rates
 
 _GOES_ON = "stopped; the same command again goes on from here"
 _REPORTS = "toolrest.cli.batch.reports"
@@ -91,8 +91,8 @@ class _Price(click.ParamType[Any]):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Two or three numbers."""
         try:
-            numbers = [float(part) for part in str(value).split(",")]
-            return Price(*numbers)
+            rates = Rates(*(float(part) for part in str(value).split(",")))
+            return Price(rates.input, rates.output, rates.cached_input, rates.cache_write)
         except (ValueError, TypeError):
             return self.fail("give dollars per million tokens: IN,OUT or IN,OUT,CACHED", param, ctx)
 

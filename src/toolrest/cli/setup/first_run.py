@@ -24,6 +24,7 @@ from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown
 from toolrest.urls import parse_url
 from toolrest.wire.model import Completed, ModelError, ModelRequest
+from toolrest.wire.model_facts import default_model
 from toolrest.wire.presets import BUILT_IN, placeholders
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for, list_models, named_provider, with_default_model
@@ -204,16 +205,16 @@ class FirstRun:
     async def _model(self, config: Config, provider: Provider) -> str | None:
         try:
             with progress(f"asking {provider.name} for its models"):
-                rows = await asyncio.wait_for(list_models(provider), _PATIENCE)
+                asked = list_models(provider, config.home)
+                rows = await asyncio.wait_for(asked, _PATIENCE)
             listed = [row.id for row in rows]
         except (ModelError, TimeoutError) as error:
             if _is_refused(error):
                 raise
             self._say(f"  its models cannot be listed: {shown(str(error) or 'no answer')}")
             listed = []
-        built_in = BUILT_IN.get(provider.id)
         usual = config.value.model if config.value.model in listed else None
-        usual = usual or (built_in.default_model if built_in else None)
+        usual = usual or default_model(config, provider.id)
         usual = usual or (listed[0] if listed else None)
         for name in listed[:_SHOWN]:
             self._say(f"  {shown(name)}")

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec import to_builtins
 
 from toolrest.cli.options import config_option, profile_option
 from toolrest.cli.terminal.progress import progress
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
+from toolrest.wire.addresses import provider_name
 from toolrest.wire.items.encode import dumps
 from toolrest.wire.model import ModelError
-from toolrest.wire.model_list import ListedModel
+from toolrest.wire.model_data import data_version
+from toolrest.wire.model_facts import (
+    ModelFacts,
+    Source,
+    facts_at,
+    known_address,
+    known_models,
+    models_at,
+)
 from toolrest.wire.presets import BUILT_IN
+from toolrest.wire.prices import Price
 from toolrest.wire.providers import list_models, named_provider, provider_for
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.wire.provider import Provider
+
+_UNKNOWN: Final = "–"
+_MARKS: Final = {"settings": "¹", "provider": "²", "data": "³", "family": "⁴"}
 
 
 @click.command("models")
@@ -36,7 +51,9 @@ def command(
     overrides: tuple[str, ...],
     profile: str | None,
 ) -> None:
-    """List the models of PROVIDER, or of the one that the settings name.
+    """List the models of PROVIDER, or of the one that the settings name: windows, prices, efforts.
+
+    The provider is asked. Where it cannot be reached, what is known without it is shown.
 
     \b
     toolrest models ollama
@@ -51,27 +68,105 @@ def command(
 
 
 def _print_models(config: Config, as_json: bool) -> None:
-    provider = provider_for(config)
-    try:
-        with progress(f"asking {provider.name} for its models"):
-            found = asyncio.run(list_models(provider))
-    except ModelError as error:
-        click.echo(f"toolrest: {error}", err=True)
-        sys.exit(1)
+    name = provider_name(config)
+    address = known_address(config, name)
+    names = _asked(config) or known_models(config, name, address)
+    rows = [facts_at(config, model, name, address) for model in names]
     if as_json:
-        click.echo(dumps([row._asdict() for row in found]))
+        click.echo(dumps([_as_json(row) for row in rows]))
         return
-    if not found:
-        click.echo(f"toolrest: {provider.name} lists no models", err=True)
-    _print_rows(found, config.value.model)
+    if not rows:
+        click.echo(f"toolrest: {name} lists no models", err=True)
+    listed = models_at(config, address)
+    for line in _table(rows, config.value.model, listed.age if listed else 0):
+        click.echo(line)
 
 
-def _print_rows(found: list[ListedModel], chosen: str | None) -> None:
-    width = max((len(row.id) for row in found), default=0)
-    for row in found:
-        window = f"{row.context_window:,} tokens" if row.context_window else ""
-        mark = "*" if row.id == chosen else " "
-        click.echo(f"{mark} {row.id:<{width}}  {window}".rstrip())
+def _asked(config: Config) -> list[str]:
+    """The names that the provider lists now; none where it cannot be asked and others are known."""
+    name = provider_name(config)
+    try:
+        provider = provider_for(config)
+        with progress(f"asking {provider.name} for its models"):
+            return [row.id for row in asyncio.run(list_models(provider, config.home))]
+    except (ConfigError, ModelError) as error:
+        address = known_address(config, name)
+        if not known_models(config, name, address):
+            if isinstance(error, ConfigError):
+                raise
+            click.echo(f"toolrest: {error}", err=True)
+            sys.exit(1)
+        listed = models_at(config, address)
+        shown = f"what it listed {_age(listed.age)} ago" if listed else f"from {data_version()}"
+        click.echo(f"toolrest: {error}\ntoolrest: {name}: {shown}", err=True)
+    return []
+
+
+def _table(rows: list[ModelFacts], chosen: str | None, age: float) -> Iterator[str]:
+    """A line for each model; marks behind its figures say where they come from."""
+    cells = [("model", "window", "$ in / cached / out", "effort"), *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    marks = ["", *("*" if row.model == chosen else "" for row in rows)]
+    for mark, line in zip(marks, cells, strict=True) if rows else ():
+        padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        yield f"{mark:1} {'  '.join(padded)}".rstrip()
+    used = {source for row in rows for source in _sources(row)}
+    words = {
+        "settings": "your settings",
+        "provider": f"the provider's list, {_age(age)} ago",
+        "data": data_version(),
+        "family": "Toolrest's table of families",
+    }
+    notes = [f"{_MARKS[source]} {text}" for source, text in words.items() if source in used]
+    if notes:
+        yield "Dollars for a million tokens; requests of more than ↑ tokens cost more."
+        yield "  ".join(notes)
+
+
+def _cells(row: ModelFacts) -> tuple[str, str, str, str]:
+    window, price, efforts = (_MARKS.get(source or "", "") for source in _sources(row))
+    return (
+        row.model,
+        f"{_tokens(row.window)}{window}",
+        f"{_dollars(row.price)}{price}",
+        f"{' '.join(row.efforts) or _UNKNOWN}{efforts}",
+    )
+
+
+def _sources(row: ModelFacts) -> tuple[Source | None, Source | None, Source | None]:
+    return row.window_source, row.price_source, row.efforts_source
+
+
+def _dollars(price: Price | None) -> str:
+    if price is None:
+        return _UNKNOWN
+    cached = _UNKNOWN if price.cached_input is None else f"{price.cached_input:g}"
+    long = f" ↑{_tokens(price.long_above)}" if price.long else ""
+    return f"{price.input:g} / {cached} / {price.output:g}{long}"
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return _UNKNOWN
+    return f"{count / 1_000_000:.3g}M" if count >= 1_000_000 else f"{-(-count // 1000)}k"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _as_json(row: ModelFacts) -> dict[str, object]:
+    sources = zip(("context_window", "price", "efforts"), _sources(row), strict=True)
+    return {
+        "id": row.model,
+        "context_window": row.window,
+        "price": row.price and to_builtins(row.price),
+        "efforts": list(row.efforts),
+        "sources": {figure: source for figure, source in sources if source},
+    }
 
 
 def _print_providers(config: Config, as_json: bool) -> None:

@@ -105,7 +105,7 @@ BUILT_IN: tuple[Family, ...] = (
     _openai(
         "gpt-5.2", "gpt-5.2 boomslang gpt-5.1", "shell_command", "freeform", _BYTES, parallel=True
     ),
-    _openai("gpt-5.5", "gpt-5.5", "unified_exec", "freeform", _TOKENS, parallel=True),
+    _openai("gpt-5.5", "gpt-5.5 gpt-5.6 gpt-6", "unified_exec", "freeform", _TOKENS, parallel=True),
     _openai("gpt-5", "gpt-5", "shell", "function", _BYTES, parallel=False),
     Family(
         "claude",

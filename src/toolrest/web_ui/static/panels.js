@@ -82,7 +82,8 @@ function svg(tag, attributes, ...children) {
 /** Dollars for the tokens of one request. */
 function costOf(used, price) {
   const fresh = Math.max(0, used.input - used.cached - used.written);
-  return (fresh * price.input + used.cached * price.cached + used.written * price.written + used.output * price.output) / 1e6;
+  const rates = price.long && used.input > price.above ? price.long : price;
+  return (fresh * rates.input + used.cached * rates.cached + used.written * rates.written + used.output * rates.output) / 1e6;
 }
 
 const dollars = (cost) => `$${cost < 0.995 ? cost.toFixed(3) : cost.toFixed(2)}`;

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from toolrest.config.schema.model_limits import ModelInfo, model_info
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.anthropic_messages import (
     CONTINUE,
@@ -24,6 +23,7 @@ from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import word_id
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
+from toolrest.wire.model_families import ModelInfo, model_info
 from toolrest.wire.provider import Profile, Provider
 from toolrest.wire.reply import Parser
 
