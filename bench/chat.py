@@ -32,6 +32,7 @@ from statistics import median
 from typing import Any
 
 from results import record
+from toolrest.config.trust import trust
 from toolrest.testing import Reply, Say
 from toolrest.testing.server import ScriptedServer
 
@@ -81,6 +82,8 @@ class Chat:
             head += "check_for_update_on_startup = false\n"
             body += f'[projects."{os.path.realpath(self.cwd)}"]\ntrust_level = "trusted"\n'
         Path(home, "config.toml").write_text(f"{head}[model_providers.scripted]\n{body}")
+        if variable == "TOOLREST_HOME":
+            trust(self.cwd, home=home)  # a folder that is not known is asked about
 
     def processes(self) -> Iterator[int]:
         """Every process that has this home in its environment."""

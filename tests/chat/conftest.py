@@ -14,6 +14,8 @@ from tests.screen import Screen
 from toolrest.config.trust import distrust, trust_of
 
 Chat = Callable[..., Screen]
+READY = "Toolrest 0."
+"""What the first line of a chat begins with, once there is a session."""
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
 
         def go_on(*arguments: str, **options: Any) -> Screen:
             screen = begin(*arguments, **options)
-            screen.sees("toolrest · gpt-5.5")
+            screen.sees(READY)
             return screen
 
         def begin(

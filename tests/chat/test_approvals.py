@@ -243,7 +243,7 @@ def test_an_interrupt_takes_the_question_away(chat: Any, desk: Any) -> None:
     asked(screen)
     screen.types("\x1b")
     screen.lacks("OUTSIDE THE SANDBOX")
-    screen.sees("interrupted")
+    screen.sees("stopped after")
     assert not ran(desk)
 
 
@@ -273,7 +273,7 @@ def test_no_list_takes_keys_behind_an_approval(chat: Any, desk: Any, command: st
     screen.types("hello\r")
     screen.sees("tokens in")
     screen.types("/new\r")
-    screen.until(lambda: screen.text.count("toolrest · gpt-5.5") == 2, "the new session")
+    screen.sees("New session")
     asked(screen)
     screen.types(command)
     screen.shows(f"› {command}")
@@ -284,7 +284,8 @@ def test_no_list_takes_keys_behind_an_approval(chat: Any, desk: Any, command: st
     screen.shows("[y] once")
     answers(screen, "n")
     screen.sees("then not")
-    assert screen.text.count("toolrest · gpt-5.5") == 2, "neither settings nor session changed"
+    assert "Approvals:" not in screen.text
+    assert screen.text.count("Toolrest 0.") == 1, "neither settings nor session changed"
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
+from tests.chat.conftest import READY
 from tests.forked import TOOLREST
 from tests.screen import Screen
 
@@ -125,7 +126,7 @@ def test_an_output_runs_along_and_is_whole_in_the_pager(chat: Any, desk: Any) ->
     command = "seq 1 30; read x < gate; echo over"
     screen = chat([Call("exec_command", {"cmd": command, "login": False}), "done"])
     says(screen, "go")
-    screen.shows("  30", "25 more lines above", "Esc interrupts")
+    screen.shows("  30", "25 more lines above", "Esc stops")
     with open(desk.workspace / "gate", "w") as gate:
         gate.write("on\n")
     screen.sees("over", "done", "tokens in")
@@ -158,7 +159,7 @@ def test_resizes_leave_nothing_behind(chat: Any) -> None:
         screen.lacks("› x")
     says(screen, "again")
     screen.sees("after")
-    screen.until(lambda: screen.now.count("/help") == 1, "one footer")
+    screen.until(lambda: screen.now.count("context left") == 1, "one footer")
     assert sum(row.startswith("›") for row in screen.rows) == 1
 
 
@@ -348,7 +349,7 @@ def test_escape_interrupts_and_the_session_goes_on(chat: Any) -> None:
     says(screen, "go")
     screen.shows("  started")
     screen.types(ESC)
-    screen.sees("interrupted")
+    screen.sees("stopped after")
     says(screen, "are you there?")
     screen.sees("still here")
 
@@ -381,9 +382,15 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     says(screen, "/nope")
     screen.sees("there is no command /nope")
     screen.types("/")
-    screen.shows("  /help       the", "  /approvals  when")
+    screen.shows("› /help         the", "  /approvals    when", "1 of 24")
+    screen.types("\x1b[A")
+    screen.shows("› /quit", "24 of 24")
+    screen.types("\x15/ew")
+    screen.shows("› /new")
+    screen.types("\x15/")
+    screen.shows("1 of 24")
     screen.types("\x7f")
-    screen.lacks("/approvals  when")
+    screen.lacks("/approvals    when")
     screen.types("/help" + ENTER)
     screen.sees("  Esc           interrupts; Esc Esc goes back")
     screen.types("/quit" + ENTER)
@@ -423,9 +430,11 @@ def test_a_plan_at_work_is_there_once(chat: Any, desk: Any) -> None:
 def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
     screen = chat([Fail(500), Fail(500), Fail(500), "at last"])
     says(screen, "go")
-    screen.sees("! Reconnecting... 1/5 (HTTP 500", "at last", "tokens in")
-    screen.lacks("Reconnecting... 3/5")
-    assert screen.text.count("Reconnecting") == 1
+    screen.sees(
+        "! The model's server failed; trying again now (1 of 5)", "HTTP 500", "at last", "tokens in"
+    )
+    screen.lacks("(3 of 5)")
+    assert screen.text.count("trying again") == 1
 
 
 @pytest.mark.slow
@@ -436,9 +445,9 @@ def test_a_session_is_resumed(chat: Any) -> None:
     screen.types(CTRL_D)
     assert screen.ends() == 0
     assert re.search(r"this session goes on with: toolrest resume [0-9a-f]{8}", screen.now)
-    assert "/help" not in screen.now, "the live part is gone"
+    assert "context left" not in screen.now, "the live part is gone"
     other = chat.again("resume", "--last")
-    other.sees("goes on; the end of it:", "> remember me", "the first answer")
+    other.sees("goes on; its last messages:", "> remember me", "the first answer")
     says(other, "and now?")
     other.sees("the second answer")
 
@@ -537,13 +546,13 @@ def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: An
         "import sys; from toolrest.chat.live import LiveState\n"
         "real = LiveState.lines\n"
         "def lines(self, room, width):\n"
-        "    if self.tokens: raise ZeroDivisionError('for a test')\n"
+        "    if self.began: raise ZeroDivisionError('for a test')\n"
         "    return real(self, room, width)\n"
         "LiveState.lines = lines; sys.argv = ['toolrest']\n"
         "from toolrest.cli.entry import main; main()\n"
     )
     with Screen([sys.executable, "-c", broken], cwd=desk.workspace) as screen:
-        screen.sees("toolrest · gpt-5.5")
+        screen.sees(READY)
         says(screen, "hello")
         assert screen.ends() == 2
         assert "toolrest resume" in screen.text
@@ -655,11 +664,11 @@ def test_settings_change_in_the_middle(chat: Any) -> None:
     says(screen, "hello")
     screen.sees("tokens in")
     says(screen, "/model gpt-6")
-    screen.shows("toolrest · gpt-6")
+    screen.shows("Model: gpt-6")
     says(screen, "/sandbox nonsense")
     screen.sees("✗ ", "sandbox_mode")
     says(screen, "/sandbox workspace-write")
-    screen.shows("gpt-6 · workspace-write")
+    screen.shows("Sandbox: workspace-write", "workspace-write · gpt-6")
     says(screen, "still there?")
     screen.sees("two")
 
@@ -714,7 +723,7 @@ def test_what_was_sent_to_a_turn_outlives_it(chat: Any) -> None:
     says(screen, "remember this")
     screen.shows("next: remember this")
     screen.types(ESC)
-    screen.sees("interrupted")
+    screen.sees("stopped after")
     screen.shows("next: remember this")
     says(screen, "/model gpt-6")
     screen.shows("queued: remember this", "gpt-6")

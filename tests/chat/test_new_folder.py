@@ -22,7 +22,7 @@ from toolrest.testing import Call, Say
 
 PLAIN = ("chat", "--plain")
 BOTH = pytest.mark.parametrize("words", [(), PLAIN], ids=["chat", "plain"])
-READY = {(): "toolrest · gpt-5.5 · ", PLAIN: "gpt-5.5, "}
+READY = {(): "{} · gpt-5.5", PLAIN: "gpt-5.5, {}"}
 
 
 def writes(name: str = "cart.py", **more: str) -> Call:
@@ -75,10 +75,10 @@ def test_a_new_folder_is_asked_about_once(desk: Any, asks: Any, words: Any) -> N
             "  Answer [1]:",
         ]
         screen.types("1\n")
-        screen.sees(f"{READY[words]}workspace-write")
+        screen.sees(READY[words].format("workspace-write"))
     assert trust_of(desk.workspace) == "trusted"
     with asks(*words) as screen:
-        screen.sees(f"{READY[words]}workspace-write")
+        screen.sees(READY[words].format("workspace-write"))
         assert "Work in" not in screen.text
 
 
@@ -91,10 +91,10 @@ def test_read_only_is_remembered(desk: Any, asks: Any, words: Any) -> None:
         screen.sees("Type 1, 2 or 3.")
         screen.until(lambda: screen.text.count("Answer [1]:") == 2)
         screen.types("2\n")
-        screen.sees(f"{READY[words]}read-only")
+        screen.sees(READY[words].format("read-only"))
     assert trust_of(desk.workspace) == "untrusted"
     with asks(*words) as screen:
-        screen.sees(f"{READY[words]}read-only")
+        screen.sees(READY[words].format("read-only"))
         assert "Work in" not in screen.text
 
 
@@ -106,7 +106,7 @@ def test_quit_starts_nothing(desk: Any, serve: Any, asks: Any, words: Any, typed
         screen.sees("Answer [1]:")
         screen.types(typed)
         assert screen.ends() == 0
-        assert READY[words] not in screen.text
+        assert READY[words].format("read-only") not in screen.text
     assert trust_of(desk.workspace) is None
     assert rollouts(desk) == []
     assert serve.servers[0].requests == []
@@ -126,7 +126,7 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any, words: Any) -> N
         screen.types("1\n")
         screen.sees("Answer [1]:")
         screen.types("2\n")
-        screen.sees(f"{READY[words]}read-only")
+        screen.sees(READY[words].format("read-only"))
     assert trust_of(desk.workspace) == "untrusted"
 
 
@@ -163,7 +163,7 @@ def test_what_a_folder_brings_is_named(desk: Any, asks: Any) -> None:
             "  1. Yes   2. Read only   3. Quit",
         ]
         screen.types("\n")
-        screen.sees("toolrest · gpt-5.5 · workspace-write · untrusted")
+        screen.sees("workspace-write · untrusted · gpt-5.5")
     assert trust_of(desk.workspace) == "trusted", "the repository, not the folder in it"
 
 
@@ -176,7 +176,7 @@ def test_who_chose_the_sandbox_is_asked_only_about_what_counts(
     if setting == "settings":
         words += ("-c", 'sandbox_mode="read-only"')
     with asks(*words) as screen:
-        screen.sees("toolrest · gpt-5.5 · read-only")
+        screen.sees("read-only · gpt-5.5")
         assert "Answer" not in screen.text, "nothing is to be decided"
     assert trust_of(desk.workspace) is None
     (desk.workspace / "AGENTS.md").write_text("Be brief.\n")
@@ -191,7 +191,7 @@ def test_who_chose_the_sandbox_is_asked_only_about_what_counts(
             "  1. Yes   2. No   3. Quit",
         ]
         screen.types("1\n")
-        screen.sees("toolrest · gpt-5.5 · read-only")
+        screen.sees("read-only · gpt-5.5")
     assert trust_of(desk.workspace) == "trusted"
 
 
@@ -201,14 +201,14 @@ def test_a_home_is_read_only_and_says_why(desk: Any, asks: Any, words: Any) -> N
     """And a folder that holds one which the person decided about on its own."""
     home = desk.workspace.parent
     with asks(*words, cwd=home) as screen:
-        screen.sees(f"{READY[words]}read-only", "~ is read-only: it is a home folder.")
+        screen.sees(READY[words].format("read-only"), "~ is read-only: it is a home folder.")
         screen.sees("To work in it: toolrest trust")
         assert "Answer" not in screen.text
     above = home / "src"
     (above / "tea").mkdir(parents=True)
     trust(above / "tea")
     with asks(*words, cwd=above) as screen:
-        screen.sees(f"{READY[words]}read-only", "~/src is read-only: you decided about")
+        screen.sees(READY[words].format("read-only"), "~/src is read-only: you decided about")
     (above / ".git").mkdir()
     with asks(*words, cwd=above) as screen:
         screen.sees("Work in ~/src?", "Answer [1]:")
@@ -235,7 +235,7 @@ def test_work_here_from_now_on(desk: Any, chat: Any) -> None:
     screen.shows(ASKED, f"[f] {OFFER} (AGENTS.md here will count)", "+total = 1")
     assert "OUTSIDE THE SANDBOX" not in screen.text
     answers(screen, "f")
-    screen.sees("toolrest · gpt-5.5 · workspace-write", "both are done")
+    screen.sees("workspace-write · gpt-5.5", "both are done")
     assert (desk.workspace / "cart.py").read_text() == "total = 1\n"
     assert (desk.workspace / "more.py").exists(), "without another question"
     assert trust_of(desk.workspace) == "trusted"
@@ -266,7 +266,7 @@ def test_a_folder_whose_settings_do_not_load_stays_read_only(
     with asks(*words, script=[[writes()], "done"]) as screen:
         screen.sees("Answer [1]:")
         screen.types("2\n")
-        screen.sees(f"{READY[words]}read-only")
+        screen.sees(READY[words].format("read-only"))
         (desk.workspace / ".toolrest").mkdir()
         (desk.workspace / ".toolrest" / "config.toml").write_text('sandbox_mode = "no such"\n')
         screen.types("repair\r")
@@ -304,7 +304,7 @@ def test_where_it_is_not_offered(desk: Any, chat: Any, why: str) -> None:
     screen = chat([[writes(name)], "done"], *words, **env)
     if why == "/sandbox":
         screen.types("/sandbox read-only\r")
-        screen.until(lambda: screen.text.count("toolrest · gpt-5.5 · read-only") == 2)
+        screen.sees("Sandbox: read-only")
     if why == "refused":
         revoke(desk.workspace)
     screen.types("repair\r")

@@ -445,7 +445,7 @@ class Recorder:
     def turn_ended(self, result: TurnResult | None) -> None:
         self.ends.set()
 
-    def opened(self) -> None:
+    def opened(self, said: str, *, is_same: bool) -> None:
         pass
 
 

@@ -122,7 +122,7 @@ def test_a_first_day(person: Person) -> None:
     _sets_up(person)
     person.says("the check fails: find out why and mend it")
     window.shows("a blank at the end is dropped ... FAILED")
-    window.shows("Esc interrupts")
+    window.shows("Esc stops")
     person.picture("live", "A command runs, its output comes along")
     with (work / ".gate").open("w") as gate:
         gate.write("on\n")
@@ -160,8 +160,8 @@ def _sets_up(person: Person) -> None:
     person.says("")
     window.shows("Answer [1]:")
     person.says("y")
-    window.shows("toolrest · gpt-5.5 · workspace-write")
-    window.shows("/help")
+    window.shows("workspace-write · gpt-5.5")
+    window.shows("context left")
     assert KEY not in window.text
     stored = person.home / ".toolrest" / "keys.json"
     assert stored.stat().st_mode & 0o777 == 0o600
@@ -175,7 +175,7 @@ def _resumes(person: Person) -> None:
     window.shows("Session [1]:")
     window.shows("the check fails: find out why")
     person.says("")
-    window.shows("goes on; the end of it:")
+    window.shows("goes on; its last messages:")
     person.says("what is the state?")
     window.sees("Shall I try another way?")
     window.shows("tokens in")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chat.conftest import READY
 from tests.forked import TOOLREST
 from tests.screen import DEADLINE
 
@@ -84,7 +85,7 @@ def tmux(desk: Any, serve: Any, tmp_path: Path) -> Iterator[Callable[..., Tmux]]
 def test_resizes_leave_no_rubbish(tmux: Any) -> None:
     """claude-code#49086: every line once, one composer, one footer, in whatever size."""
     window = tmux([LINES, "the end"])
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("hello", "Enter")
     window.sees("tokens in")
     for size in ((70, 24), (100, 30), (50, 12), (90, 24), (60, 15), (100, 24)):
@@ -95,7 +96,7 @@ def test_resizes_leave_no_rubbish(tmux: Any) -> None:
         window.until(lambda: "› x" not in window.now, "the x goes")
     window.types("again", "Enter")
     window.sees("the end")
-    window.until(lambda: window.text.count("/help") == 1, "one footer")
+    window.until(lambda: window.text.count("context left") == 1, "one footer")
     rows = window.text.splitlines()
     assert [row[2:] for row in rows if row[2:].startswith("line ")] == LINES.splitlines()
     assert sum(row.startswith("›") for row in rows) == 1
@@ -112,7 +113,7 @@ def test_a_question_is_resized_cleanly(tmux: Any) -> None:
         "justification": "May I do this? " * 5,
     }
     window = tmux([LINES, Call("exec_command", arguments)])
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("hello", "Enter")
     window.sees("tokens in")
     window.types("go", "Enter")
@@ -123,7 +124,7 @@ def test_a_question_is_resized_cleanly(tmux: Any) -> None:
         window.shows("› xx")
         window.types("BSpace", "BSpace")
         window.until(lambda: "› x" not in window.now, "the x goes")
-    once = ("exec_command wants to run", "[n] deny", "/help")
+    once = ("exec_command wants to run", "[n] deny", "context left")
     window.until(lambda: all(window.text.count(words) == 1 for words in once), "drawn over")
     text = window.text
     assert [row[2:] for row in text.splitlines() if row[2:].startswith("line ")] == (
@@ -138,7 +139,7 @@ def test_a_running_command_is_resized_cleanly(tmux: Any) -> None:
     line = "for n in 1 2 3 4; do echo tick $n; sleep 0.3; done; sleep 60"
     command = Call("exec_command", {"cmd": line, "login": False, "yield_time_ms": 30_000})
     window = tmux([LINES, command])
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("hello", "Enter")
     window.sees("tokens in")
     window.types("go", "Enter")
@@ -150,8 +151,8 @@ def test_a_running_command_is_resized_cleanly(tmux: Any) -> None:
         window.types("BSpace", "BSpace")
         window.until(lambda: "› x" not in window.now, "the x goes")
     window.types("Escape")
-    window.sees("✗ interrupted")
-    once = ("$ for n in", "  tick 1", "  tick 4", "/help")
+    window.sees("stopped after")
+    once = ("$ for n in", "  tick 1", "  tick 4", "context left")
     window.until(lambda: all(window.text.count(words) == 1 for words in once), "drawn over")
 
 
@@ -163,7 +164,7 @@ def test_a_paragraph_is_copied_as_one_line(tmux: Any, tmp_path: Path) -> None:
     words, written = " ".join(f"word{n}" for n in range(80)), tmp_path / "written"
     window = tmux([words])
     window.run("set-option", "-s", "set-clipboard", "on")
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.run("pipe-pane", "-t", "t", "-o", f"cat > {shlex.quote(str(written))}")
     window.types("hello", "Enter")
     window.sees("tokens in")
@@ -178,7 +179,7 @@ def test_a_paragraph_is_copied_as_one_line(tmux: Any, tmp_path: Path) -> None:
 def test_a_newline_key_works(tmux: Any) -> None:
     """codex#16121."""
     window = tmux(["got it"])
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("one", "C-j", "two", "M-Enter", "three", "Enter")
     window.sees("got it")
     assert "> one\n  two\n  three\n" in window.text
@@ -188,7 +189,7 @@ def test_the_chat_can_be_suspended(tmux: Any) -> None:
     """Ctrl-Z and fg (codex#37088)."""
     window = tmux(["before", "after"], "bash --norc --noprofile -i")
     window.types(f"PS1='shell> '; {TOOLREST}", "Enter")
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("half a mess", "C-z")
     window.shows("Stopped")
     window.types("echo from the $((40 + 2)) shell", "Enter")
@@ -231,7 +232,7 @@ def test_a_whole_story(tmux: Any, desk: Any) -> None:
     ]
     story = f"{TOOLREST} chat -s workspace-write; {TOOLREST} resume"
     window = tmux(script, f"sh -c {shlex.quote(story)}")
-    window.sees("toolrest · gpt-5.5")
+    window.sees(READY)
     window.types("please", "Enter")
     window.sees("  ready")
     window.shows("[y] once")
@@ -246,6 +247,6 @@ def test_a_whole_story(tmux: Any, desk: Any) -> None:
     window.shows("Session [1]:")
     window.shows("please")
     window.types("Enter")
-    window.sees("goes on; the end of it:")
+    window.sees("goes on; its last messages:")
     window.types("hello again", "Enter")
     window.sees("welcome back")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chat.conftest import READY
 from tests.chat.test_approvals import answers, outside
 from tests.cli.conftest import Desk
 from tests.forked import TOOLREST
@@ -55,7 +56,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         # Without SHLVL bash may take itself for a remote login, and read ~/.bashrc.
         env = {"TOOLREST_HOME": str(desk.home), "VTE_VERSION": "", "SHLVL": "1"}
         with Screen(argv, cwd=desk.workspace, env=env) as screen:
-            screen.sees("toolrest · gpt-5.5")
+            screen.sees(READY)
             screen.types(f"{QUESTION}\r")
             screen.shows("[y] once")
             answers(screen, "n")

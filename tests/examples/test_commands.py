@@ -20,7 +20,7 @@ from tests.screen import Screen
 from toolrest.testing import Call, ScriptedServer
 
 SERVES = "http://127.0.0.1:"
-CHAT = "toolrest · gpt-5.5"
+CHAT = "Toolrest 0."
 TURN = "tokens in"  # the last line of `exec`
 # What a client writes first to a server that it has started.
 HELLO = {

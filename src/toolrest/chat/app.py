@@ -21,13 +21,13 @@ from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.files import FileNames
 from toolrest.chat.keys import bindings
 from toolrest.chat.screen import ChatScreen
+from toolrest.chat.status import goes_on, status_line
 from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
 from toolrest.sandbox.weak import WEAK
-from toolrest.timeline import session_text
-from toolrest.timeline.cells import CallCell, Cell, NoticeCell, QuestionCell
-from toolrest.timeline.draw import dollars, safe_lines
-from toolrest.timeline.text import rows, short_path
+from toolrest.timeline.cells import CallCell, Cell, NoticeCell
+from toolrest.timeline.draw import safe_lines
+from toolrest.timeline.text import rows
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -81,6 +81,7 @@ class ChatApp:
         self._keys = bindings(self.actions, ChatKeys())
         self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
         self.screen.live.workspace = workspace
+        self.screen.status = self._status
         self.questions.see_all = self.actions.show_approval
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -217,14 +218,9 @@ class ChatApp:
     def changed(self, cell: Cell) -> None:
         """A cell is new or has changed."""
         live = self.screen.live
-        timeline = self.session.timeline
-        live.tokens, live.cost = timeline.tokens, timeline.cost
-        if isinstance(cell, QuestionCell) and not cell.done:
-            live.doing = "waiting for your answer"
-        elif isinstance(cell, CallCell) and not cell.done:
-            live.doing = f"running {cell.tool}" if cell.state == "running" else ""
+        if isinstance(cell, CallCell):
+            live.doing = ""
         elif isinstance(cell, NoticeCell) and cell.level == "weak":
-            self._describe()
             if cell.text == WEAK:  # the line at the bottom says so
                 self.screen.app.invalidate()
                 return
@@ -251,13 +247,13 @@ class ChatApp:
         """The turn is over."""
         began = self.screen.live.began
         self.screen.ended()
-        self._describe()
+        self.screen.live.hint = ""
         long = began is not None and monotonic() - began >= _LONG
         if result is not None and long and not self._leaving:
             self.screen.attention()
 
-    def opened(self) -> None:
-        """A session is open: print its facts, and its last messages where it is resumed."""
+    def opened(self, said: str, *, is_same: bool) -> None:
+        """A session is open: say so, and print its last messages where it is resumed."""
         # Loaded by now.
         from toolrest.timeline.stored import stored_cells
 
@@ -270,33 +266,27 @@ class ChatApp:
         self.screen.live.plan = None
         self.screen.live.agents.clear()
         self.screen.calls.clear()
-        facts = (conversation.model.name, settings.sandbox_mode, settings.approval_policy)
-        self.screen.say(f"toolrest · {' · '.join(facts)} · {short_path(self.workspace)}")
+        if said:
+            self.screen.say(said)
+        else:
+            self.screen.start(conversation.model.name)
         while self.notes:
             self.screen.say(self.notes.pop(0), "yellow")
-        cells = stored_cells(conversation.history)
-        if cells:
-            self.screen.say(f"session {conversation.id} goes on; the end of it:")
+        cells = [] if is_same else stored_cells(conversation.history)
+        if cells and not said:
+            self.screen.say(goes_on(conversation))
         for cell in cells[-_RESUMED_CELLS:]:
             cell.done = True
             self.screen.changed(cell)
-        self._describe()
+        self.screen.live.hint = ""
         conversation.warm_up()
 
-    def _describe(self) -> None:
+    def _status(self, width: int) -> str:
         """The line at the bottom."""
-        conversation = self.session.conversation
-        timeline = self.session.timeline
-        window = timeline.window or conversation.accounting.window
-        used = f"{timeline.tokens / window:.0%} of context" if window else "context –"
-        settings = conversation.rest.settings
-        cost = f"cost {dollars(conversation.accounting.cost())}"
-        model = conversation.model.name
-        # Both, and the rest, would not fit 80 columns.
-        weak = session_text.is_weak(conversation)
-        mode = (settings.sandbox_mode, WEAK if weak else settings.approval_policy)
-        self.screen.footer = " " + " · ".join((model, *mode, used, cost, "/help"))
-        self.screen.live.hint = ""
+        if not self._open:
+            return ""
+        running = self.commands.background()
+        return status_line(self.session.conversation, self.session.timeline, running, width)
 
     # What the person does
 
@@ -314,7 +304,7 @@ class ChatApp:
         """A message or a command of the person; it waits until the session is open."""
         if self._open:
             self._send(text, queued=queued)
-        elif text == "/quit":
+        elif text in ("/exit", "/quit"):
             self.leave()
         else:
             self._early.append(text)

@@ -6,13 +6,14 @@ Styled lines, computed from data; never more rows than it is given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, time
 
 from msgspec import Struct, field
 
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
+from toolrest.timeline.calls import call_title
 from toolrest.timeline.cells import (
     AgentCell,
     CallCell,
@@ -20,7 +21,7 @@ from toolrest.timeline.cells import (
     QuestionCell,
     ReasoningCell,
 )
-from toolrest.timeline.draw import Drawing, Line, dollars, duration, safe_lines
+from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
 from toolrest.timeline.text import block, cut_to, rows, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -28,6 +29,7 @@ _PLAN_ROWS = 8
 _QUEUE_ROWS = 4
 _NARROW = 24
 """Columns that are too few to show a request whole, row by row."""
+_STOPS = " · Esc stops"
 
 
 class LiveState(Struct, eq=False):
@@ -49,8 +51,7 @@ class LiveState(Struct, eq=False):
     began: float | None = None
     """When the turn began; None while none is under way."""
     doing: str = ""
-    tokens: int = 0
-    cost: float | None = None
+    """What is done where no call runs: the next try to reach the model."""
     hint: str = ""
     workspace: str = ""
 
@@ -113,19 +114,26 @@ class LiveState(Struct, eq=False):
     def _status(self, width: int) -> list[Line]:
         if self.began is None:
             return []
+        if self.questions.first is not None:
+            return [clipped([("yellow", "Waiting for your answer"), ("dim", _STOPS)], width)]
         elapsed = monotonic() - self.began
         mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
-        doing = self.doing or "working"
+        doing = self.doing or "Working"
         if self.reasoning is not None and (text := self.reasoning.text.strip()):
-            doing = f"thinking: {safe_lines(text)[-1]}"
-        tokens = f" · {self.tokens:,} tokens" if self.tokens else ""
-        tokens += f" · {dollars(self.cost)}" if self.cost is not None else ""
+            doing = f"Thinking: {safe_lines(text)[-1]}"
+        elif not self.doing and (running := [c for c in self.running if c.state == "running"]):
+            doing, elapsed = self._running(running)
         took = duration(elapsed) if elapsed >= 10 else f"{elapsed:.0f} s"
-        facts = f" {took}{tokens} · Esc interrupts"
-        room = width - len(facts) - 4
-        if text_width(doing) > room:
-            doing = cut_to(doing, max(room, 8))
+        facts = f" · {took}{_STOPS}"
+        doing = cut_to(doing, max(width - len(facts) - 4, 8))
         return [clipped([("cyan", f"{mark} "), ("", doing), ("dim", facts)], width)]
+
+    def _running(self, cells: Sequence[CallCell]) -> tuple[str, float]:
+        """What runs, and for how long; of several the first, and how many more there are."""
+        first = cells[0]
+        title = first.command or call_title(first.tool, first.arguments, self.workspace)
+        more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        return f"Running {safe_lines(title)[0]}{more}", max(0.0, time() - first.time - first.waited)
 
     def _approval(self, asked: Asked, room: int, width: int) -> list[Line]:
         if asked.writes is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
@@ -25,7 +25,7 @@ from prompt_toolkit.layout import (
     SearchBufferControl,
     Window,
 )
-from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, PasswordProcessor
 
 from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
@@ -33,6 +33,7 @@ from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
+from toolrest.chat.status import PLACEHOLDER, start_lines
 from toolrest.chat.terminal.paste_input import PasteInput
 from toolrest.chat.terminal.quiet_output import InlineApplication, notification, quiet_output
 from toolrest.chat.terminal.themes import colours
@@ -53,7 +54,7 @@ from toolrest.timeline.plain import has_colour, styled
 from toolrest.timeline.text import cut_to
 
 _COMPOSER_ROWS = 8
-_MENU_ROWS = 6
+_MENU_ROWS = 10
 _WHOLE = 4
 """Calls whose outputs are kept."""
 _BESIDE = 4
@@ -74,7 +75,8 @@ class ChatScreen:
         """The question that the line is written for."""
         self._called = False
         """Whether the person was called: not again for the next question, or a key of theirs."""
-        self.footer = ""
+        self.status: Callable[[int], str] = lambda width: ""
+        """The line at the bottom for a width; the chat sets it."""
         self.output = quiet_output(sys.stdout)
         self.calls: list[CallCell] = []
         """Calls that have ended, for the pager; only the last few have their outputs."""
@@ -141,7 +143,11 @@ class ChatScreen:
                 search_buffer_control=search,
                 preview_search=True,
                 input_processors=[
-                    ConditionalProcessor(PasswordProcessor(), Condition(self._is_secret))
+                    ConditionalProcessor(PasswordProcessor(), Condition(self._is_secret)),
+                    ConditionalProcessor(
+                        AfterInput(lambda: [(self.colours.live["dim"], PLACEHOLDER)]),
+                        Condition(self._invites),
+                    ),
                 ],
             ),
             wrap_lines=True,
@@ -203,27 +209,33 @@ class ChatScreen:
             found += [(self.colours.of(style), text) for style, text in line]
         return found
 
-    def _menu(self) -> list[tuple[bool, str]]:
+    def _menu(self) -> list[tuple[str, str]]:
         state = self.buffer.complete_state
         if state is None or self.size[0] < 10:
             return []
-        return menu_rows(state, _MENU_ROWS)
+        return menu_rows(state, min(_MENU_ROWS, self.size[0] // 2 - 2))
 
     def _menu_text(self) -> StyleAndTextTuples:
         width = self.size[1] - 1
         found: StyleAndTextTuples = []
-        for number, (chosen, text) in enumerate(self._menu()):
-            style = f"bold {self.colours.live['cyan']}" if chosen else self.colours.live["dim"]
+        for number, (style, text) in enumerate(self._menu()):
             found += [("", "\n")] if number else []
-            found.append((style, cut_to(text, width)))
+            marked = f"bold {self.colours.live['cyan']}" if style == "bold" else ""
+            found.append((marked or self.colours.live[style], cut_to(text, width)))
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
-        questions, style, text = self.questions, "dim", self.live.hint or self.footer
+        width = self.size[1]
+        questions, style, text = self.questions, "dim", self.live.hint or self.status(width)
         if questions.first is not None and questions.writes is None and self.buffer.text:
             style = "yellow"
             text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
         return [(self.colours.live[style], cut_to(text, self.size[1] - 1))]
+
+    def _invites(self) -> bool:
+        """Whether the empty line says what may be written in it."""
+        empty = not self.buffer.text and self.questions.first is None and self.live.picker is None
+        return empty and self.colours.any and self.size[1] > len(PLACEHOLDER) + 2
 
     def _is_secret(self) -> bool:
         writes = self.questions.writes
@@ -392,6 +404,18 @@ class ChatScreen:
             self._update()  # a pager has the screen
         else:
             self.app._redraw()
+
+    def start(self, model: str) -> None:
+        """Put the first lines of a chat above the live part."""
+        self._put(start_lines(model, self.live.workspace, self.size[1]))
+        self._after_call = True  # a blank row before what comes next
+
+    def clear(self) -> None:
+        """Begin again at the top: what is on the screen scrolls away, and is not lost."""
+        self.flush()
+        self.app.renderer.erase()
+        self.output.write_raw("\r\n" * self.size[0] + "\x1b[H")
+        self._after_call = False
 
     def say(self, text: str, style: str = "dim") -> None:
         """Put a line of our own above the live part, apart from the call before it."""

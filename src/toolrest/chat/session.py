@@ -17,6 +17,7 @@ from toolrest.agent.conversation.conversation import Conversation
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import message
+from toolrest.chat.status import change_line, goes_on
 from toolrest.chat.work_here import MESSAGE, STILL, WorkHere
 from toolrest.control.server import ControlServer, open_control
 from toolrest.errors import ToolrestError
@@ -55,8 +56,8 @@ class View(Protocol):
     def turn_ended(self, result: TurnResult | None) -> None:
         """The turn is over; None when it was a command of the person."""
 
-    def opened(self) -> None:
-        """There is a (new) session."""
+    def opened(self, said: str, *, is_same: bool) -> None:
+        """A session is open: `said` is the line about it; it may be the same, opened anew."""
 
 
 class ChatSession:
@@ -124,6 +125,7 @@ class ChatSession:
         What is queued goes on in a copy of this session; in any other it is shown, and dropped.
         """
         await self.interrupt()
+        before = self.conversation.id[:8]
         opened = self._open(rollout, self.changed_settings)
         await self._end_session()
         self._queue_sent()
@@ -131,7 +133,10 @@ class ChatSession:
         if not is_copy:
             self.queue.clear()
             self._ran.clear()
-        self._use(opened)
+        said = goes_on(opened) if rollout else f"New session {opened.id[:8]}"
+        if is_copy:
+            said = f"Copy of session {before}; /resume {before} goes back to that"
+        self._use(opened, said)
         for text in unsent:
             self.notice(f"not sent: {text}", "warning")
 
@@ -154,9 +159,9 @@ class ChatSession:
             opened = self._open(path, self.changed_settings)
         except ToolrestError:
             self.changed_settings = before
-            self._use(self._open(path, before))
+            self._use(self._open(path, before), "Settings stay as they were", is_same=True)
             raise
-        self._use(opened)
+        self._use(opened, change_line(settings) or _trusted_line(opened), is_same=True)
 
     async def _go_on_here(self, *, with_turn: bool) -> None:
         """Go on with this session, opened anew in a folder that is trusted now."""
@@ -177,13 +182,13 @@ class ChatSession:
             self._control.close()  # a session that goes on with other settings has another one
         await self.conversation.aclose()
 
-    def _use(self, conversation: Conversation) -> None:
+    def _use(self, conversation: Conversation, said: str = "", *, is_same: bool = False) -> None:
         self._conversation = conversation
         self.timeline = Timeline()
         self._unsubscribe = conversation.rest.subscribe(self._event)
         self._control = open_control(conversation, self)
         self.work_here.opened(conversation)
-        self._view.opened()
+        self._view.opened(said, is_same=is_same)
 
     async def close(self) -> None:
         """End what runs, and the session."""
@@ -371,6 +376,12 @@ class ServersText(str):
     """A message of a server or the browser: no picture that it names is sent, no command is run."""
 
     __slots__ = ()
+
+
+def _trusted_line(conversation: Conversation) -> str:
+    settings = conversation.rest.settings
+    mode = {"sandbox_mode": settings.sandbox_mode, "approval_policy": settings.approval_policy}
+    return f"This folder is trusted now · {change_line(dict(mode))}"
 
 
 def _mentioned(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The first paint of the chat, before its code is loaded: the mark of the line to write in.
+"""The first paint of the chat, before its code is loaded: the line to write in.
 
 What is typed meanwhile waits for the chat, and is not echoed by the terminal.
 """
@@ -11,8 +11,10 @@ import termios
 from types import FrameType
 from typing import Any
 
-_ROW = "\r\n› \x1b[A\r".encode()
+_ROW = "\r\n› {}\x1b[A\r"
 """The mark is where the chat will draw it; the cursor stays, for the chat begins there."""
+_INVITES = "\x1b[90mAsk anything · @ files · / commands\x1b[0m"
+_ROOM = 40
 _ERASE = b"\r\x1b7\x1b[K\x1b[1B\x1b[J\x1b8"
 """Row by row: terminals move what is erased from the top left on into their scrollback."""
 _LFLAG, _IFLAG = 3, 0
@@ -34,7 +36,8 @@ def paint(words: list[str]) -> None:
         _before.clear()
         return
     signal.signal(signal.SIGTERM, _ended)
-    os.write(1, _ROW)
+    invites = not os.environ.get("NO_COLOR") and os.get_terminal_size(1).columns > _ROOM
+    os.write(1, _ROW.format(_INVITES if invites else "").encode())
 
 
 def take_back() -> None:

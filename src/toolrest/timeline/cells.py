@@ -166,6 +166,8 @@ class CallCell(Cell, kw_only=True):
     reason: str = ""
     """Why it was denied, or failed."""
     rule: str = ""
+    is_stopped: bool = False
+    """It was ended with its turn, whose end says so."""
     exit_code: int | None = None
     ran: float | None = None
     """Seconds of its command alone, without the time in which it was asked about."""

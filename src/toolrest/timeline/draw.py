@@ -110,6 +110,9 @@ class Drawing(Struct):
 
     def _end(self, cell: EndCell) -> list[Line]:
         lines: list[Line] = []
+        if cell.reason == "interrupted":
+            took = duration(cell.seconds if cell.seconds < 1 else round(cell.seconds))
+            return [[("dim", f"stopped after {took.replace('.0 s', ' s')}")]]
         if cell.status != "completed":
             lines = [
                 [("red", line)]
@@ -229,6 +232,8 @@ class Drawing(Struct):
                 return [[("yellow", f"  {line}")] for line in safe_lines(cell.reason)]
             head = "" if cell.reason.startswith("Denied: ") else "Denied: "
             return _marked(f"{head}{cell.reason}", "red")
+        if cell.is_stopped:
+            return []
         if cell.state == "failed" and cell.reason:
             return _marked(cell.reason, "red")
         if cell.state == "failed":

@@ -61,6 +61,13 @@ if TYPE_CHECKING:
 
 _NOT_OURS = ("input_invalid", "tool_not_found")
 """Denials that are the call's own mistake: its failure says so."""
+_RETRIED = {
+    "rate_limit": "Rate limited",
+    "overloaded": "The model's server is overloaded",
+    "server": "The model's server failed",
+    "unreachable": "No connection to the model's server",
+    "stream": "The connection broke",
+}
 _MOST_NOTES = 20
 """Of one call: a command may try to reach any number of hosts."""
 
@@ -283,7 +290,7 @@ class Timeline:
         elif event.failure is not None and not (
             event.failure == "execution_failed" and event.exit_code
         ):  # an exit code says it all
-            cell.state = "failed"
+            cell.state, cell.is_stopped = "failed", event.failure == "aborted"
             reason = event.said or failure_reason(event.failure, event.output)
             cell.reason = self._failure = cell.reason or reason
         else:
@@ -312,12 +319,20 @@ class Timeline:
 
     def _again(self, event: StreamError) -> Cell:
         """Name the reason once, however often the connection is tried."""
-        message, _, reason = event.message.partition(" (")
-        is_repeat = bool(reason) and reason == self._retry
-        text = message if is_repeat else event.message
-        self._retry = reason
+        is_repeat = event.reason == self._retry
+        self._retry = event.reason
         self._close_open()
-        return self._add(NoticeCell(level="warning", text=text, is_repeat=is_repeat), event)
+        when = f"in {event.seconds:.0f} s" if event.seconds >= 0.95 else "now"
+        what = _RETRIED.get(event.kind, "The request failed")
+        return self._add(
+            NoticeCell(
+                level="warning",
+                text=f"{what}; trying again {when} ({event.attempt} of {event.most})",
+                detail="" if is_repeat else event.reason,
+                is_repeat=is_repeat,
+            ),
+            event,
+        )
 
     def _compacted(self, event: ContextCompacted) -> Cell:
         before, after = f"{event.tokens_before:,}", f"{event.tokens_after:,}"

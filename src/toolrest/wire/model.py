@@ -193,6 +193,7 @@ class Retrying(Struct):
     limit: int
     delay: float
     reason: str
+    kind: ModelErrorKind = "server"
 
 
 class Notice(Struct):

@@ -236,7 +236,7 @@ def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: Script
         screen.types("\n")
         screen.sees("Answer [1]:")
         screen.types("y\n")
-        screen.sees("toolrest · gpt-5.5 · workspace-write")
+        screen.sees("workspace-write · gpt-5.5")
         screen.types("hello\r")
         screen.sees("> hello", "tokens in")
         screen.types("\x04")

@@ -74,10 +74,30 @@ class TokenCount(Event, kw_only=True):
 
 
 class StreamError(Event, kw_only=True):
-    """The connection to the model broke and is made again."""
+    """A request to the model failed and is sent again, after so many `seconds`.
+
+    `kind` is that of the error, `reason` its message; `message` says it all as Codex does.
+    """
 
     type: ClassVar[str] = "stream_error"
     message: str
+    kind: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    attempt: int = 0
+    most: int = 0
+
+
+def stream_error(kind: str, reason: str, *, seconds: float, attempt: int, most: int) -> StreamError:
+    """The event before a request is sent again."""
+    return StreamError(
+        message=f"Reconnecting... {attempt}/{most} ({reason})",
+        kind=kind,
+        reason=reason,
+        seconds=seconds,
+        attempt=attempt,
+        most=most,
+    )
 
 
 class ContextCompacted(Event, kw_only=True):

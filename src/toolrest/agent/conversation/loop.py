@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolrest import events
 from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
-from toolrest.agent.conversation.events import ContextCompacted, StreamError
+from toolrest.agent.conversation.events import ContextCompacted, stream_error
 from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
 from toolrest.agent.conversation.result import TurnEnd
 from toolrest.agent.conversation.summary import SummaryRequest, is_about_images
@@ -208,9 +208,11 @@ class Loop:
         most = self.conversation.model.stream_max_retries
         if not error.retryable or attempt > most or self._is_probably_misconfigured(error):
             raise error
-        text = f"Reconnecting... {attempt}/{most} ({error.message})"
-        self.conversation.emit(StreamError(message=text))
-        await asyncio.sleep(retry_delay(attempt, error))
+        delay = retry_delay(attempt, error)
+        self.conversation.emit(
+            stream_error(error.kind, error.message, seconds=delay, attempt=attempt, most=most)
+        )
+        await asyncio.sleep(delay)
 
     def _is_probably_misconfigured(self, error: ModelError) -> bool:
         """Whether the server is unreachable and has never answered: its name is probably wrong.

@@ -17,7 +17,7 @@ from toolrest.agent.conversation.events import (
     AgentReasoningDelta,
     AgentReasoningRaw,
     ArgumentsPreview,
-    StreamError,
+    stream_error,
 )
 from toolrest.agent.history.history import answered_item, message_text, output_item
 from toolrest.agent.history.journal import EARLY_OUTPUT
@@ -212,8 +212,10 @@ class ModelRequestRun:
     def _retrying(self, event: Retrying) -> None:
         self.result.retries = event.attempt
         most = self.conversation.model.stream_max_retries
-        message = f"Reconnecting... {self._retried + event.attempt}/{most} ({event.reason})"
-        self.conversation.emit(StreamError(message=message))
+        attempt = self._retried + event.attempt
+        self.conversation.emit(
+            stream_error(event.kind, event.reason, seconds=event.delay, attempt=attempt, most=most)
+        )
 
     def _notice(self, event: Notice) -> None:
         self.conversation.emit(events.Warning(message=event.text))

@@ -189,6 +189,17 @@ class Commands:
             lines = [f"  {n}  {duration(r.age)}  {self._command_of(r)}" for n, r in rows.items()]
             self._say(*lines, "  /ps NUMBER attaches to one, /ps kill NUMBER ends it")
 
+    def background(self) -> list[str]:
+        """The commands that run in the background, as they were typed."""
+        conversation = self._chat.session.conversation
+        runner = conversation.rest.session.runner.made
+        if runner is None:
+            return []
+        at_work = {cell.call_id for cell in self._chat.screen.live.running}
+        rows = runner.sessions.list()
+        left = (row for row in rows if row.exit_code is None and row.call_id not in at_work)
+        return [self._command_of(row) for row in left]
+
     def _command_of(self, row: SessionInfo) -> str:
         calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
         cell = next(calls, None)
@@ -200,6 +211,10 @@ class Commands:
 
     def _new(self, rest: str) -> None:
         self._chat.spawn(self._chat.session.switch(None))
+
+    def _clear(self, rest: str) -> None:
+        self._chat.screen.clear()
+        self._new(rest)
 
     def _resume(self, rest: str) -> None:
         if rest:
@@ -238,10 +253,8 @@ class Commands:
     async def _forked(self, path: str, keep: int | None = None, text: str = "") -> None:
         """Go on with a copy of the session, or of its beginning, and this text to be sent."""
         await self._chat.session.interrupt()
-        before = self._conversation.id[:8]
         new = find_session(self._chat.home, fork(self._chat.home, path, keep))
         await self._chat.session.switch(new.path, is_copy=True)
-        self._say(f"  this is a copy; the session before it: /resume {before}")
         self._chat.screen.buffer.text = text
         self._chat.screen.buffer.cursor_position = len(text)
 
@@ -362,8 +375,10 @@ class Commands:
         )
         self._say(*(f"  {line}" for line in found))
 
-    def _quit(self, rest: str) -> None:
+    def _exit(self, rest: str) -> None:
         self._chat.leave()
+
+    _quit = _exit
 
 
 def _can_wrap(line: str, width: int) -> bool:

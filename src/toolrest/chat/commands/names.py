@@ -11,6 +11,7 @@ COMMANDS = {
     "approvals": "when to ask: /approvals on-request|untrusted|never|…",
     "sandbox": "what may be written: /sandbox read-only|workspace-write",
     "new": "a new session in this folder",
+    "clear": "a new session on an empty screen",
     "resume": "go on with another session: /resume [ID]",
     "fork": "go on with a copy of this session",
     "back": "go back to an earlier message, in a copy (Esc Esc)",
@@ -27,6 +28,7 @@ COMMANDS = {
     "theme": "other colours: /theme [terminal|light|dark|none]",
     "export": "this session as Markdown, in the pager",
     "feedback": "write a report that you may send; nothing is sent",
+    "exit": "leave (Ctrl-D)",
     "quit": "leave (Ctrl-D)",
 }
 

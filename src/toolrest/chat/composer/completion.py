@@ -26,20 +26,34 @@ class ChatCompleter(Completer):
         """What fits the text before the cursor."""
         before = document.text_before_cursor
         if found := _COMMAND.fullmatch(before):
-            for name, help_ in self._commands().items():
-                if name.startswith(found[1]):
-                    yield Completion(name, -len(found[1]), display=f"/{name}", display_meta=help_)
+            known, typed = self._commands(), found[1]
+            begin = [name for name in known if name.startswith(typed)]
+            hold = [name for name in known if typed in name and name not in begin]
+            for name in [*begin, *hold]:
+                yield Completion(name, -len(typed), display=f"/{name}", display_meta=known[name])
         elif found := _MENTION.search(before):
             for path in self._files.matching(found[1]):
                 yield Completion(path + " ", -len(found[1]), display=path)
 
 
-def menu_rows(state: CompletionState, most: int) -> list[tuple[bool, str]]:
-    """The completions around the chosen one, at most so many, and whether each is that."""
-    start = max(0, min((state.complete_index or 0) - most + 1, len(state.completions) - most))
-    shown = state.completions[start : start + most]
-    wide = max((len(each.display_text) for each in shown), default=0)
-    return [
-        (number == state.complete_index, f"  {each.display_text:<{wide}}  {each.display_meta_text}")
-        for number, each in enumerate(shown, start)
+def menu_rows(state: CompletionState, most: int) -> list[tuple[str, str]]:
+    """The completions around the marked one as styles and texts, in at most so many rows.
+
+    Of commands the first is marked until the person moves: Enter takes it.
+    """
+    count, at = len(state.completions), state.complete_index
+    if at is None:
+        is_command = state.original_document.text.startswith("/")
+        at = 0 if is_command else -1
+    room = most if count <= most else most - 1
+    start = max(0, min(at - room // 2, count - room))
+    wide = max((len(each.display_text) for each in state.completions), default=0)
+    rows = [
+        (
+            "bold" if number == at else "dim",
+            f"{'›' if number == at else ' '} {each.display_text:<{wide}}  {each.display_meta_text}",
+        )
+        for number, each in enumerate(state.completions[start : start + room], start)
     ]
+    more = f"  {max(at, 0) + 1} of {count} · ↑ ↓ shows more"
+    return rows if room == most else [*rows, ("dim", more)]

@@ -84,7 +84,7 @@ async def _talk(
         if not typed:
             with printer.paused():  # a sub-agent that ends would print into the line
                 typed = await terminal.line("you: ", early=True)
-        if typed is None or typed.strip() == "/quit":
+        if typed is None or typed.strip() in ("/exit", "/quit"):
             return None
         if not typed.strip() or await _was_command(conversation, terminal, typed.strip()):
             continue

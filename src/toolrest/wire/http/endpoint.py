@@ -94,7 +94,7 @@ class Http:
                 if begun or attempt > retries or not _repeatable(error):
                     raise
                 delay = retry_delay(attempt, error)
-                yield Retrying(attempt, retries, delay, error.message)
+                yield Retrying(attempt, retries, delay, error.message, error.kind)
                 await asyncio.sleep(delay)
 
     async def _attempt(
