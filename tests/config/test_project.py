@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolrest import Toolrest
 from toolrest.config.keys import flatten
 from toolrest.config.layer_check import Layer, known_keys
 from toolrest.config.project import check_project
@@ -239,7 +240,7 @@ def test_the_repository_and_the_folder_inside_it_both_speak(desk: Any) -> None:
     (desk.workspace / ".git").mkdir()
     inner = desk.workspace / "pkg"
     (inner / ".toolrest").mkdir(parents=True)
-    desk.trusting()
+    desk.trusting(f'[projects."{inner}"]\ntrust_level = "trusted"')
     desk.project('model = "outer"\ntools.limits.a = 10')
     inner_file = inner / ".toolrest" / "config.toml"
     inner_file.write_text('model = "inner"')
@@ -249,6 +250,40 @@ def test_the_repository_and_the_folder_inside_it_both_speak(desk: Any) -> None:
     assert config.source("tools.limits.a") == str(desk.project_file)
     inner_file.write_text("tools.limits.a = 11")
     assert "may not set tools.limits.a" in desk.error(workspace=inner)
+
+
+def test_what_a_command_wrote_below_a_trusted_folder_does_not_speak(desk: Any) -> None:
+    """Failed before: a sandbox keeps the name at the top of its roots alone."""
+    (desk.workspace / ".git").mkdir()
+    rules = desk.workspace / "pkg" / ".toolrest" / "rules"
+    rules.mkdir(parents=True)
+    desk.trusting()
+    (rules.parent / "config.toml").write_text('model = "theirs"\nmax_turns = 1')
+    (rules / "default.rules").write_text('prefix_rule(pattern=["make"], decision="prompt")\n')
+    config = desk.load(workspace=desk.workspace / "pkg")
+    assert config.trusted
+    assert config.value.model is None
+    assert config.rules_folders == ()
+    said = f"because {desk.workspace}/pkg is not itself trusted; read it, then run: toolrest trust"
+    assert len([text for text in config.warnings if said in text]) == 2
+
+
+@pytest.mark.needs("namespaces")
+@pytest.mark.slow
+async def test_commands_above_cannot_write_the_settings_of_a_folder_trusted_by_itself(
+    desk: Any,
+) -> None:
+    (desk.workspace / ".git").mkdir()
+    for name in ("pkg", "lib"):
+        (desk.workspace / name).mkdir()
+    desk.trusting(f'[projects."{desk.workspace}/pkg"]\ntrust_level = "trusted"')
+    async with Toolrest(desk.workspace, config=desk.load(surface="cli")) as rest:
+        code = "import os; [os.makedirs(f'{n}/.toolrest/rules') for n in ('lib', 'pkg')]"
+        line = f'python3 -c "{code}"'
+        output = await rest.call("shell_command", {"command": line, "login": False})
+    assert "Read-only file system: 'pkg/.toolrest/rules'" in output.text
+    assert not (desk.workspace / "pkg" / ".toolrest").exists()
+    assert (desk.workspace / "lib" / ".toolrest" / "rules").is_dir()
 
 
 def test_only_the_trusted_part_of_a_repository_speaks(desk: Any) -> None:

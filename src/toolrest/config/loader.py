@@ -155,16 +155,32 @@ def _project_layers(
         file = os.path.join(folder, PROJECT_FILE)
         if not os.path.lexists(file):
             continue
-        if level != "trusted" or nearest_level(folder, _projects(user)) != "trusted":
-            warnings.append(
-                f"{file} is ignored because the folder is not trusted; "
-                f"read it, then run: toolrest trust {folder}"
-            )
+        if level != "trusted" or not _speaks(folder, user):
+            warnings.append(_ignored(file, folder))
             continue
         layer = _project_layer(start, folder, file, [*below, *layers])
         if layer is not None:
             layers.append(layer)
     return layers, warnings
+
+
+def _speaks(folder: str, user: Layer | None) -> bool:
+    """Whether the files of one of the project's folders count.
+
+    In a folder below the one that was trusted they may be a command's: no sandbox keeps the name
+    from it there. So that folder needs an entry of its own.
+    """
+    projects = _projects(user)
+    if git_root(folder) in (None, folder):
+        return nearest_level(folder, projects) == "trusted"
+    return projects.get(folder) == "trusted"
+
+
+def _ignored(path: str, folder: str) -> str:
+    return (
+        f"{path} is ignored because {folder} is not itself trusted; "
+        f"read it, then run: toolrest trust {folder}"
+    )
 
 
 def _rules_folders(
@@ -177,13 +193,10 @@ def _rules_folders(
         own = os.path.join(folder, os.path.dirname(PROJECT_FILE))
         if not os.path.isdir(os.path.join(own, "rules")):
             continue
-        if level == "trusted" and nearest_level(folder, _projects(user)) == "trusted":
+        if level == "trusted" and _speaks(folder, user):
             found.append(own)
         else:
-            warnings.append(
-                f"{own}/rules is ignored because the folder is not trusted; "
-                f"read it, then run: toolrest trust {folder}"
-            )
+            warnings.append(_ignored(f"{own}/rules", folder))
     return tuple(found), warnings
 
 

@@ -220,3 +220,44 @@ async def test_the_audit_log_names_the_setting_that_answered(
     (row,) = [row for row in show(log) if row.tool == "builder"]
     said = "deny" if source in ('on_ask = "deny"', "user") and not made.ran else "allow"
     assert row.verdict == f"ask, {said} by {source}"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("namespaces")
+@pytest.mark.parametrize(
+    ("line", "lasting"),
+    [
+        ("cp /etc/hostname {0}/x", True),
+        ("cp /etc/hostname {0}/x && cp /etc/hostname {0}/y", True),
+        ("cp /etc/hostname {0}/*", False),
+        ("sh ./own {0}/x", False),
+        ("./own {0}/x", False),
+    ],
+)
+async def test_one_rule_says_what_may_be_granted_outside(
+    ground: Path, line: str, lasting: bool
+) -> None:
+    """Failed before: a retry offered a grant where a question to leave did not."""
+    work, other = ground / "work", ground / "other"
+    for folder in (work, other):
+        folder.mkdir()
+    (work / "own").write_text("#!/bin/sh\ncp /etc/hostname $1\n")
+    (work / "own").chmod(0o755)
+    line = line.format(other)
+    asked: list[ApprovalRequest] = []
+
+    def deny(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    leave = {"sandbox_permissions": "require_escalated", "justification": "?"}
+    for mode, more in (("on-failure", {}), ("on-request", leave)):
+        async with Toolrest(work, approval_policy=mode, on_ask=deny, tools=["shell"]) as rest:
+            await rest.call("exec_command", {"cmd": line, "login": False, **more})
+    assert [bool(request.retry_reason) for request in asked] == [True, False]
+    offered = [
+        [choice.sentence for choice in request.choices if choice.scope == "session"]
+        for request in asked
+    ]
+    assert offered[0] == offered[1]
+    assert bool(offered[0]) is lasting

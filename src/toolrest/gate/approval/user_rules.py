@@ -177,8 +177,18 @@ def absolute(path: str, workspace: str) -> str:
 
 
 def kept_from_writing(config: Config, workspace: str) -> tuple[str, ...]:
-    """Paths in a writable root that `approvals.paths` denies: no tool or program may write them."""
-    given = config.value.approvals.paths
-    found = (absolute(path, workspace) for path, value in given.items() if value == "deny")
+    """Paths in a writable root that no tool or program may write.
+
+    Those that `approvals.paths` denies, and settings of folders in it that are trusted themselves.
+    """
+    settings = config.value
+    found = [
+        absolute(path, workspace)
+        for path, value in settings.approvals.paths.items()
+        if value == "deny"
+    ]
+    for folder, project in settings.projects.items():
+        if project.trust_level == "trusted" and folder != workspace and os.path.isdir(folder):
+            found.append(os.path.join(folder, ".toolrest"))
     roots = [workspace, *config.value.sandbox_workspace_write.writable_roots]
     return tuple(path for path in found if any(inside(path, os.path.realpath(r)) for r in roots))
