@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolrest import Toolrest
-from toolrest.agent.undo import put_back, watched_git
+from toolrest.agent.undo import put_back, watch, watched_git
 from toolrest.agent.undo.git_config import merged, same_but_plain
 from toolrest.agent.undo.plan import Item, Kept
 from toolrest.agent.undo.records import FileRecord
@@ -62,6 +62,12 @@ def landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confine, "bwrap_programs", lambda roots: ())
 
 
+@pytest.fixture
+def at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are compared when a command has ended, however long a busy machine lets it run."""
+    monkeypatch.setattr(watch, "_BACKGROUND", 3600.0)
+
+
 class Desk:
     """A session, and what its person has read."""
 
@@ -86,7 +92,7 @@ class Desk:
         return (await self.rest.call("exec_command", arguments)).text
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not happened():
                 await asyncio.sleep(0.01)
 
@@ -136,7 +142,7 @@ ATTACKS = {
 
 @weak_only
 @slow
-@pytest.mark.usefixtures("landlock")
+@pytest.mark.usefixtures("landlock", "at_the_end")
 async def test_what_a_command_did_is_put_back_and_told_by_name(work: Path) -> None:
     before = state(work)
     async with desk(work) as mine:
@@ -158,6 +164,7 @@ async def test_what_a_command_did_is_put_back_and_told_by_name(work: Path) -> No
 
 @pytest.mark.parametrize("weak", [WEAK, FULL])
 @slow
+@pytest.mark.usefixtures("at_the_end")
 async def test_a_nested_repository_is_watched_in_every_kind(
     work: Path, weak: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +184,7 @@ async def test_a_nested_repository_is_watched_in_every_kind(
 
 @slow
 @pytest.mark.parametrize("weak", [WEAK, FULL])
+@pytest.mark.usefixtures("at_the_end")
 async def test_undo_brings_again_what_was_put_back(
     work: Path, weak: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +269,7 @@ async def test_what_changed_while_nothing_of_ours_ran_is_the_persons(work: Path)
 
 @weak_only
 @slow
-@pytest.mark.usefixtures("landlock")
+@pytest.mark.usefixtures("landlock", "at_the_end")
 async def test_mixed_settings_go_back_but_for_the_plain_ones(work: Path) -> None:
     async with desk(work) as mine:
         await mine.run(
@@ -276,7 +284,7 @@ async def test_mixed_settings_go_back_but_for_the_plain_ones(work: Path) -> None
 
 @weak_only
 @slow
-@pytest.mark.usefixtures("landlock")
+@pytest.mark.usefixtures("landlock", "at_the_end")
 async def test_a_repository_that_a_command_made_stays_without_live_hooks(work: Path) -> None:
     async with desk(work) as mine:
         await mine.run(
@@ -350,8 +358,9 @@ async def test_closing_the_session_compares_a_last_time(work: Path) -> None:
     before = state(work)
     async with desk(work) as mine:
         told = mine.events
-        line = "trap 'echo x > .git/hooks/pre-commit; exit' TERM; while true; do sleep 0.1; done"
-        await mine.run(line, wait=500)
+        ends = "trap 'echo x > .git/hooks/pre-commit; exit' TERM; touch armed"
+        await mine.run(f"{ends}; while true; do sleep 0.1; done", wait=250)
+        await mine.until((work / "armed").exists)
     assert state(work) == before
     assert [event.path for event in told if isinstance(event, PutBack)] == [".git/hooks/pre-commit"]
 
@@ -372,7 +381,7 @@ async def test_a_large_file_is_named_and_left(work: Path) -> None:
 @weak_only
 @slow
 @pytest.mark.parametrize("swap", ["link", "fifo"])
-@pytest.mark.usefixtures("landlock")
+@pytest.mark.usefixtures("landlock", "at_the_end")
 async def test_a_swap_between_compare_and_write_reaches_nothing_else(
     work: Path, swap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,6 +537,7 @@ def program(work: Path, text: str) -> str:
 
 @slow
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("at_the_end")
 async def test_a_damaged_list_of_own_writes_stops_nothing(work: Path) -> None:
     home = work.parent / "home"
     (home / "watched").mkdir(parents=True, mode=0o700)
@@ -543,6 +553,7 @@ async def test_a_damaged_list_of_own_writes_stops_nothing(work: Path) -> None:
 
 @slow
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("at_the_end")
 async def test_what_was_put_back_once_does_not_excuse_a_command_later(work: Path) -> None:
     hook = work / "sub/.git/hooks/pre-push"
     async with desk(work) as mine:
@@ -554,6 +565,7 @@ async def test_what_was_put_back_once_does_not_excuse_a_command_later(work: Path
 
 @slow
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("at_the_end")
 async def test_new_repositories_do_not_push_older_ones_out_of_the_watch(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -573,6 +585,7 @@ async def test_new_repositories_do_not_push_older_ones_out_of_the_watch(
 
 @slow
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("at_the_end")
 async def test_what_is_new_is_kept_up_to_a_sum_and_told_up_to_a_number(work: Path) -> None:
     """Files of holes cost a command nothing."""
     hooks = work / "sub/.git/hooks"
@@ -595,6 +608,7 @@ async def test_what_is_new_is_kept_up_to_a_sum_and_told_up_to_a_number(work: Pat
 
 @slow
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("at_the_end")
 async def test_many_entries_do_not_keep_a_hook_of_a_repository_that_a_command_made(
     work: Path,
 ) -> None:
@@ -647,7 +661,7 @@ async def test_after_a_kill_the_helper_puts_back_and_the_next_session_says_so(wo
     home = work.parent / "home"
     hook = work / ".git/hooks/pre-commit"
     killed(work, home, "host")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while hook.exists() or any((home / "watched").glob("*/living")):
             await asyncio.sleep(0.02)
     async with desk(work, home) as mine:
