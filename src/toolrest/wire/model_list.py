@@ -129,7 +129,7 @@ def _is_sound(row: ListedModel) -> bool:
 
 def _listed(row: Any) -> ListedModel | None:
     name = row.get("id", row.get("name")) if isinstance(row, dict) else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or row.get("lifecycle") == "retired":
         return None
     meta = row.get("meta")  # of llama.cpp
     stated = {**meta, **row} if isinstance(meta, dict) else row
