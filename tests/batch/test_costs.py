@@ -10,7 +10,7 @@ import pytest
 from tests.batch.conftest import PLAN, Bench, worker
 
 from toolrest.batch.engine import Bookkeeping
-from toolrest.batch.prices import Price, Prices
+from toolrest.batch.prices import Prices
 from toolrest.batch.run_task import RunOptions, TaskEnd, run_task
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import FolderStore, open_store
@@ -18,6 +18,7 @@ from toolrest.batch.stores.totals import Totals, Used, used_marker
 from toolrest.batch.tasks.model_prices import BatchPrices
 from toolrest.batch.tasks.task import BatchTask, read_tasks
 from toolrest.testing import Call
+from toolrest.wire.prices import Price
 
 OTHER = '[model_prices."another"]\ninput = 1.0\noutput = 1.0\n'
 

@@ -41,7 +41,7 @@ async def test_no_first_line_takes_the_other_sessions_off_the_list(
     home: Path, client_for: Callable[[WebPage], Client], session: Recorded, field: str
 ) -> None:
     (home / "config.toml").write_text('[model_prices."a-model"]\ninput = 2.0\noutput = 12.0\n')
-    prices = _prices(load(env={"TOOLREST_HOME": str(home)}).value)
+    prices = _prices(load(env={"TOOLREST_HOME": str(home)}))
     page = WebPage(str(home), Logins(60), (HOST,), prices=prices)
     values: tuple[Any, ...] = (float("nan"), 1e400, [], {"a": 1}, "\ud800", "\0", None)
     for number, value in enumerate(values, 1):

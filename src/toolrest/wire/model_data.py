@@ -6,11 +6,11 @@ it only the rows of the provider that is asked about.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -142,7 +142,8 @@ def _version(rest: str) -> float | None:
 
 @cache
 def _file() -> _File:
-    return msgspec.json.decode((Path(__file__).parent / "models.json").read_bytes(), type=_File)
+    with open(os.path.join(os.path.dirname(__file__), "models.json"), "rb") as file:
+        return msgspec.json.decode(file.read(), type=_File)
 
 
 @cache

@@ -38,8 +38,11 @@ def _gpt(*efforts: str) -> ModelInfo:
     return ModelInfo(272_000, 128_000, efforts=efforts, shares=True)
 
 
-def _claude(most: int, thinking: Thinking, *efforts: str, window: int = 200_000) -> ModelInfo:
-    return ModelInfo(window, most, thinking, efforts)
+def _claude(most: int, thinking: Thinking, *efforts: str) -> ModelInfo:
+    return ModelInfo(200_000, most, thinking, efforts)
+
+
+_CLAUDE_5: Final = ModelInfo(1_000_000, 64_000, "adaptive", (*_FOUR, "max"))
 
 
 # The first row whose prefix fits is taken. Cautious where vendors differ by plan or beta: a
@@ -77,9 +80,16 @@ _ROWS: Final[tuple[tuple[str, ModelInfo], ...]] = (
     ("claude-sonnet-4-2", _claude(64_000, "budget", *_BUDGETS)),
     ("claude-sonnet-4-5", _claude(64_000, "budget", *_BUDGETS)),
     ("claude-haiku-4-5", _claude(64_000, "budget", *_BUDGETS)),
-    ("claude-opus-4-6", _claude(64_000, "adaptive", *_THREE, "max")),
-    ("claude-sonnet-4-6", _claude(64_000, "adaptive", *_THREE, "max")),
-    ("claude", _claude(64_000, "adaptive", *_FOUR, "max")),
+    ("claude-opus-4-6", ModelInfo(1_000_000, 64_000, efforts=(*_THREE, "max"))),
+    ("claude-sonnet-4-6", ModelInfo(1_000_000, 64_000, efforts=(*_THREE, "max"))),
+    ("claude-opus-4-7", _CLAUDE_5),
+    ("claude-opus-4-8", _CLAUDE_5),
+    ("claude-opus-5", _CLAUDE_5),
+    ("claude-sonnet-5", _CLAUDE_5),
+    ("claude-haiku-5", _CLAUDE_5),
+    ("claude-fable-5", _CLAUDE_5),
+    ("claude-mythos-5", _CLAUDE_5),
+    ("claude", _claude(64_000, "adaptive", *_THREE)),
 )
 UNKNOWN_MODEL: Final = ModelInfo()
 

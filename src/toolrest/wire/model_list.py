@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from toolrest.config.write import replace_file
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private, regular_file
 from toolrest.urls import parse_url
@@ -84,6 +83,9 @@ def stored_list(home: str, address: str) -> ModelList | None:
 
 def store_list(home: str, address: str, models: list[ListedModel]) -> None:
     """Keep the list of the server at an address in a private file; failing to is no error."""
+    # Every session reads a list, few commands write one.
+    from toolrest.config.write import replace_file
+
     path = _path(home, address)
     document = msgspec.json.encode(ModelList(tuple(models), time.time()))
     try:
@@ -111,7 +113,7 @@ def _path(home: str, address: str) -> str:
     except ValueError:
         address = ""
     name = hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return os.path.join(home, "models", f"{name}.json")
+    return os.path.join(home, "cache", "models", f"{name}.json")
 
 
 def _is_sound(row: ListedModel) -> bool:
@@ -127,7 +129,7 @@ def _is_sound(row: ListedModel) -> bool:
 
 def _listed(row: Any) -> ListedModel | None:
     name = row.get("id", row.get("name")) if isinstance(row, dict) else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or row.get("lifecycle") == "retired":
         return None
     meta = row.get("meta")  # of llama.cpp
     stated = {**meta, **row} if isinstance(meta, dict) else row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,8 +18,15 @@ from toolrest.wire.addresses import provider_address, provider_name
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
-from toolrest.wire.model_facts import default_model, facts_at
-from toolrest.wire.model_list import ListedModel, models_in, store_list
+from toolrest.wire.model_facts import (
+    ModelFacts,
+    default_model,
+    facts_at,
+    known_address,
+    known_models,
+    models_at,
+)
+from toolrest.wire.model_list import FRESH, ListedModel, models_in, store_list
 from toolrest.wire.presets import BUILT_IN, BuiltIn, placeholders, preset_at
 from toolrest.wire.provider import HOSTED, LOCAL, LOCAL_RESPONSES, OPENAI, Profile, Provider
 from toolrest.wire.stored_keys import stored_keys
@@ -294,6 +301,37 @@ def _is_near(host: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return "." not in host
+
+
+class Offer(NamedTuple):
+    """The models of a provider with their facts. `age`: seconds since it was asked, if it was."""
+
+    models: list[ModelFacts]
+    age: float | None
+    problem: ConfigError | ModelError | None = None
+    """Why the provider could not be asked; the models are those known without it."""
+
+
+async def offered_models(
+    config: Config, provider: str | None = None, *, max_age: float = FRESH
+) -> Offer:
+    """The models of a provider, by default the settings'. It is asked if its list is older.
+
+    Only for commands that a person gave: it opens a connection. The list is kept in the home.
+    """
+    name = provider_name(config) if provider is None else provider
+    address, problem, asked = known_address(config, name), None, None
+    kept = models_at(config, address)
+    if kept is None or kept.age >= max_age:
+        try:
+            row = provider_for(config) if provider is None else named_provider(config, name)
+            asked = await list_models(row, config.home)
+        except (ConfigError, ModelError) as error:
+            problem = error
+        kept = models_at(config, address)
+    names = known_models(config, name, address) if asked is None else [row.id for row in asked]
+    facts = [facts_at(config, model, name, address) for model in names]
+    return Offer(facts, kept.age if kept else None, problem)
 
 
 async def list_models(provider: Provider, home: str | None = None) -> list[ListedModel]:

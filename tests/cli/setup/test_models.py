@@ -207,9 +207,9 @@ def test_the_kept_list_has_no_key_and_is_private(
     server = at_server("vllm", 'query_params = { token = "sk-in-the-address-1" }\n')
     server.body = {"data": [{"id": "m", "max_model_len": 5000, "key": KEY}]}
     asked(desk, "vllm")
-    (kept,) = (desk.home / "models").iterdir()
+    (kept,) = (desk.home / "cache" / "models").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert (desk.home / "models").stat().st_mode & 0o777 == 0o700
+    assert (desk.home / "cache" / "models").stat().st_mode & 0o777 == 0o700
     assert "5000" in kept.read_text()
     assert "sk-" not in kept.read_text()
 
@@ -233,7 +233,7 @@ def test_a_broken_copy_is_ignored(
     server = at_server("vllm")
     server.body = {"data": [{"id": "m", "max_model_len": 5000}]}
     asked(desk, "vllm")
-    (kept,) = (desk.home / "models").iterdir()
+    (kept,) = (desk.home / "cache" / "models").iterdir()
     kept.unlink()
     if broken is None:
         os.mkfifo(kept)

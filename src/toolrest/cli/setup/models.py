@@ -16,19 +16,11 @@ from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.wire.addresses import provider_name
 from toolrest.wire.items.encode import dumps
-from toolrest.wire.model import ModelError
 from toolrest.wire.model_data import data_version
-from toolrest.wire.model_facts import (
-    ModelFacts,
-    Source,
-    facts_at,
-    known_address,
-    known_models,
-    models_at,
-)
+from toolrest.wire.model_facts import ModelFacts, Source
 from toolrest.wire.presets import BUILT_IN
 from toolrest.wire.prices import Price
-from toolrest.wire.providers import list_models, named_provider, provider_for
+from toolrest.wire.providers import Offer, named_provider, offered_models
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -69,41 +61,33 @@ def command(
 
 def _print_models(config: Config, as_json: bool) -> None:
     name = provider_name(config)
-    address = known_address(config, name)
-    names = _asked(config) or known_models(config, name, address)
-    rows = [facts_at(config, model, name, address) for model in names]
+    with progress(f"asking {name} for its models"):
+        offer = asyncio.run(offered_models(config, max_age=0))
+    if offer.problem is not None:
+        _explain(name, offer)
     if as_json:
-        click.echo(dumps([_as_json(row) for row in rows]))
+        click.echo(dumps([_as_json(row) for row in offer.models]))
         return
-    if not rows:
+    if not offer.models:
         click.echo(f"toolrest: {name} lists no models", err=True)
-    listed = models_at(config, address)
-    for line in _table(rows, config.value.model, listed.age if listed else 0):
+    for line in _table(offer, config.value.model):
         click.echo(line)
 
 
-def _asked(config: Config) -> list[str]:
-    """The names that the provider lists now; none where it cannot be asked and others are known."""
-    name = provider_name(config)
-    try:
-        provider = provider_for(config)
-        with progress(f"asking {provider.name} for its models"):
-            return [row.id for row in asyncio.run(list_models(provider, config.home))]
-    except (ConfigError, ModelError) as error:
-        address = known_address(config, name)
-        if not known_models(config, name, address):
-            if isinstance(error, ConfigError):
-                raise
-            click.echo(f"toolrest: {error}", err=True)
-            sys.exit(1)
-        listed = models_at(config, address)
-        shown = f"what it listed {_age(listed.age)} ago" if listed else f"from {data_version()}"
-        click.echo(f"toolrest: {error}\ntoolrest: {name}: {shown}", err=True)
-    return []
+def _explain(name: str, offer: Offer) -> None:
+    """Say why the provider was not asked; end the command where nothing is known without it."""
+    if not offer.models and isinstance(offer.problem, ConfigError):
+        raise offer.problem
+    click.echo(f"toolrest: {offer.problem}", err=True)
+    if not offer.models:
+        sys.exit(1)
+    listed = f"what it listed {_age(offer.age)} ago" if offer.age is not None else ""
+    click.echo(f"toolrest: {name}: {listed or f'from {data_version()}'}", err=True)
 
 
-def _table(rows: list[ModelFacts], chosen: str | None, age: float) -> Iterator[str]:
+def _table(offer: Offer, chosen: str | None) -> Iterator[str]:
     """A line for each model; marks behind its figures say where they come from."""
+    rows = offer.models
     cells = [("model", "window", "$ in / cached / out", "effort"), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     marks = ["", *("*" if row.model == chosen else "" for row in rows)]
@@ -113,7 +97,7 @@ def _table(rows: list[ModelFacts], chosen: str | None, age: float) -> Iterator[s
     used = {source for row in rows for source in _sources(row)}
     words = {
         "settings": "your settings",
-        "provider": f"the provider's list, {_age(age)} ago",
+        "provider": f"the provider's list, {_age(offer.age or 0)} ago",
         "data": data_version(),
         "family": "Toolrest's table of families",
     }

@@ -123,7 +123,8 @@ class AnthropicModel(HttpModel):
         config: JSONObject = {}
         effort, schema = request.reasoning_effort, request.output_schema
         if effort is not None and effort not in _OFF and self._info.thinking == "adaptive":
-            config["effort"] = _EFFORTS.get(effort, effort)
+            is_own = effort in self._info.efforts
+            config["effort"] = effort if is_own else _EFFORTS.get(effort, effort)
         constrained = self.keeps_to_schema(request, "output_config") and is_closed(schema)
         if constrained and _KNOWS_SCHEMAS.match(self.name):
             config["format"] = {"type": "json_schema", "schema": schema}
