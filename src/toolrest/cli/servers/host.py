@@ -51,7 +51,7 @@ class _Unseen:
     def turn_ended(self, result: TurnResult | None) -> None:
         """Do nothing."""
 
-    def opened(self) -> None:
+    def opened(self, said: str, *, is_same: bool) -> None:
         """Do nothing."""
 
 
