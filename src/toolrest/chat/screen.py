@@ -59,8 +59,11 @@ _WHOLE = 4
 """Calls whose outputs are kept."""
 _BESIDE = 4
 """Rows of the live part that are not for a message, but for what else goes on."""
-_PACE = 0.016
-"""Seconds between two updates of what the model and its tools write; keys are shown at once."""
+_GATHERED, _PACE = 0.012, 0.06
+"""Seconds in which what the model and its tools write is gathered, and from frame to frame; what
+keys do is drawn at once."""
+_SHARE = 8
+"""After a frame that took long, so many times as long goes by until the next."""
 
 
 class ChatScreen:
@@ -87,6 +90,7 @@ class ChatScreen:
         self._after_call = False
         self._waiting: list[str] = []
         self._frame: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
         self.buffer = Buffer(
             multiline=True,
             history=PrivateHistory(home),
@@ -394,16 +398,20 @@ class ChatScreen:
     def _update(self) -> None:
         """Draw a frame soon, with all that is new until then."""
         if self._frame is None and self.app.loop is not None:
-            self._frame = self.app.loop.call_later(_PACE, self.flush)
+            delay = max(_GATHERED, self._rests_until - monotonic())
+            self._frame = self.app.loop.call_later(delay, self.flush)
 
     def flush(self) -> None:
         """Draw what is new, in one frame."""
         self._frame = None
+        began = monotonic()
         self._draw_message()
         if self._waiting and self.app._running_in_terminal:
             self._update()  # a pager has the screen
         else:
             self.app._redraw()
+        now = monotonic()
+        self._rests_until = began + max(_PACE, _SHARE * (now - began))
 
     def start(self, model: str) -> None:
         """Put the first lines of a chat above the live part."""

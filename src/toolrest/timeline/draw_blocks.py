@@ -72,6 +72,11 @@ def code_rows(code: Code, width: int, start: int = 0) -> list[list[Line]]:
     ]
 
 
+def paragraph_rows(paragraph: Paragraph, width: int) -> list[list[Line]]:
+    """The rows of each line of a paragraph."""
+    return [wrapped(line, width) for line in _lines(paragraph.spans)]
+
+
 def _list(items: Sequence[Item], width: int, *, tight: bool) -> list[Line]:
     marks = [item.mark for item in items]
     size = max(map(drawn_width, marks)) + 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from toolrest.timeline.blocks import Code, Placed, Table, read_blocks
+from toolrest.timeline.blocks import Code, Paragraph, Placed, Table, read_blocks
 from toolrest.timeline.draw_blocks import (
     Widths,
     block_lines,
     code_rows,
+    paragraph_rows,
     table_rows,
     table_widths,
 )
@@ -23,6 +24,8 @@ _FIRST: Line = [("dim", "● ")]
 _REST: Line = [("", "  ")]
 _LONGEST = 50_000
 """Letters of a block that are read again with each piece; a longer one is cut at a line's end."""
+_LIVE = 6
+"""Rows of a paragraph or a list that stay live; all rows of a table do, for its widths."""
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -106,7 +109,20 @@ class MessageRows:
         final = self._handed_out(left[:count])
         self._printed = rows[: before + count] if count else self._printed
         self.live = self._led([*left[count:], *behind])
+        if count and isinstance(placed.block, Paragraph) and not others:
+            self._pass_lines(placed.block, text)
         return final
+
+    def _pass_lines(self, paragraph: Paragraph, text: str) -> None:
+        """Leave out the lines of a paragraph that are final: what is behind them stands alone."""
+        rows = paragraph_rows(paragraph, self._width)
+        if len(rows) != text.count("\n", self._start) + 1:
+            return  # a line's end in code is a blank
+        for lines in rows[:-1]:
+            if len(lines) > len(self._printed):
+                break
+            self._start = text.index("\n", self._start) + 1
+            self._printed = self._printed[len(lines) :]
 
     def _go_to(self, text: str, line: int) -> None:
         """Begin at this line of what was read."""
@@ -145,8 +161,10 @@ class MessageRows:
         count = 0
         if isinstance(code := placed.block, Code) and (lines := self._whole_lines(text)):
             count = sum(map(len, code_rows(code, self._width)[:lines])) - before
+        if most is not None and not isinstance(placed.block, Table):
+            most = min(most, _LIVE)
         if most is not None and left - count > most:
-            count = left - most
+            count = left - max(most // 3, 1)
             if isinstance(placed.block, Table) and self._widths is None:
                 self._widths = (table_widths(placed.block, self._width),)
         return min(max(count, 0), left)
