@@ -91,6 +91,8 @@ def test_of_an_unknown_model_nothing_is_said(toolrest_home: Path) -> None:
         ("anthropic", "claude-3-7-sonnet-latest", "claude-3-7-sonnet"),
         ("openai", "gpt-5.5-2026-04-23", "gpt-5.5"),
         ("openai", "gpt-5.2-codex", "gpt-5.2"),
+        ("google", "google/gemini-4-argon", "gemini-4-argon"),
+        ("google", "models/gemini-4-argon", "gemini-4-argon"),
         ("aws", "eu.anthropic.claude-opus-5-5", "regional.anthropic.claude-opus-5-5"),
     ],
 )
@@ -123,6 +125,15 @@ def test_the_default_is_the_newest_general_model() -> None:
     assert newest_general("anthropic", "claude-") == "claude-sonnet-5-5"
     assert newest_general("openai", "gpt-") == "gpt-6.1-sol"
     assert newest_general("openrouter", "anthropic/claude-") == "anthropic/claude-sonnet-5.5"
+    assert newest_general("google", "gemini-") == "gemini-4-argon"
+    assert newest_general("google", "gemini-", ["models/gemini-3.8-flash"]) == (
+        "models/gemini-3.8-flash"
+    )
+    assert newest_general("x-ai", "grok-") == "grok-4.7", "4.20 is older"
+    assert newest_general("deepseek", "deepseek-v") == "deepseek-v4-pro"
+    assert newest_general("mistral", "mistral-") == "mistral-large-4"
+    assert newest_general("moonshotai", "kimi-k") == "kimi-k3.1-pro"
+    assert newest_general("groq", "openai/gpt-oss-") == "openai/gpt-oss-120b"
     older = ["claude-opus-4-5-20251101", "claude-sonnet-4-5-20250929", "claude-haiku-4-5-20251001"]
     assert newest_general("anthropic", "claude-", older) == "claude-sonnet-4-5-20250929"
     assert newest_general("openai", "gpt-", ["gpt-5.4-pro", "gpt-5.4", "gpt-image-2"]) == "gpt-5.4"

@@ -41,6 +41,23 @@ def row(name: str = "corp", **values: Any) -> dict[str, Any]:
         ("lmstudio", {}, "http://localhost:1234/v1", ChatModel),
         ("vllm", {}, "http://localhost:8000/v1", ChatModel),
         ("openrouter", {"OPENROUTER_API_KEY": "k"}, "https://openrouter.ai/api/v1", ChatModel),
+        (
+            "gemini",
+            {"GEMINI_API_KEY": "k"},
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            ChatModel,
+        ),
+        ("xai", {"XAI_API_KEY": "k"}, "https://api.x.ai/v1", ResponsesModel),
+        ("deepseek", {"DEEPSEEK_API_KEY": "k"}, "https://api.deepseek.com/v1", ChatModel),
+        ("mistral", {"MISTRAL_API_KEY": "k"}, "https://api.mistral.ai/v1", ChatModel),
+        ("moonshot", {"MOONSHOT_API_KEY": "k"}, "https://api.moonshot.ai/v1", ChatModel),
+        ("groq", {"GROQ_API_KEY": "k"}, "https://api.groq.com/openai/v1", ChatModel),
+        (
+            "openai-compatible",
+            {"OPENAI_COMPATIBLE_BASE_URL": "http://10.0.0.7:9000/v1"},
+            "http://10.0.0.7:9000/v1",
+            ChatModel,
+        ),
         ("llamacpp", {}, "http://localhost:8080/v1", ChatModel),
         ("litellm", {}, "http://localhost:4000/v1", ChatModel),
         (
@@ -79,6 +96,7 @@ def test_built_in_providers(name: str, env: dict[str, str], url: str, kind: type
         ("azure", {"AZURE_OPENAI_API_KEY": "k"}, "set AZURE_OPENAI_ENDPOINT"),
         ("bedrock", {"AWS_BEARER_TOKEN_BEDROCK": "k"}, "set AWS_REGION"),
         ("vertex", {"VERTEX_ACCESS_TOKEN": "k"}, "set GOOGLE_CLOUD_PROJECT"),
+        ("openai-compatible", {}, "set OPENAI_COMPATIBLE_BASE_URL"),
         (
             "bedrock",
             {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "evil.example/#"},
@@ -108,6 +126,21 @@ def test_a_row_of_ones_own_is_known_by_its_address(url: str, wire: str) -> None:
     assert provider.wire == wire
     assert not provider.key  # a key goes only where its owner sends it
     assert provider_for(config(row(base_url=url, wire_api="chat")), {}).wire == "chat"
+
+
+@pytest.mark.parametrize(
+    ("address", "text_calls", "nine"),
+    [
+        ("http://10.0.0.7:9000/v1", True, False),
+        ("https://models.example/v1", False, False),
+        ("https://api.mistral.ai/v1", False, True),
+    ],
+)
+def test_any_address_has_what_is_usual_there(address: str, text_calls: bool, nine: bool) -> None:
+    env = {"OPENAI_COMPATIBLE_BASE_URL": address, "OPENAI_COMPATIBLE_API_KEY": "k"}
+    provider = provider_for(config({"model_provider": "openai-compatible"}), env)
+    assert (provider.wire, provider.key) == ("chat", Secret("k"))
+    assert (provider.profile.text_calls, provider.profile.nine_char_ids) == (text_calls, nine)
 
 
 def test_every_preset_is_in_the_manual() -> None:

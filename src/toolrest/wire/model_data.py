@@ -20,6 +20,8 @@ from toolrest.wire.prices import Price, Rates
 
 _SUFFIX: Final = re.compile(r"([-@](20\d{6}|20\d\d-\d\d-\d\d)|-latest)$")
 _REGION: Final = re.compile(r"^(us|eu|apac|jp|au|ca|us-gov)\.")
+_SIZE: Final = re.compile(r"(\d{1,3})b(?![\w.])")
+_VERSION: Final = re.compile(r"(?<![\w.])(\d{1,2})(?:[.-](\d{1,2}))?(?![\w.])")
 _SPECIAL: Final = re.compile(r"cyber|rosalind|multi-agent|preview|build|safeguard|oss|-exp")
 """Words of models that are not for everybody or not for every task."""
 
@@ -71,8 +73,8 @@ class KnownModel(Struct, frozen=True):
 
 
 def bare_name(name: str) -> str:
-    """A model's name in lower case without a date or `-latest` at its end."""
-    return _SUFFIX.sub("", name.strip().lower())
+    """A model's name in lower case without a date or `-latest`, nor Google's `models/`."""
+    return _SUFFIX.sub("", name.strip().lower().removeprefix("models/"))
 
 
 def data_version() -> str:
@@ -86,6 +88,7 @@ def known_model(provider: str, name: str) -> KnownModel | None:
     rows = _rows(provider)
     bare = bare_name(name)
     row = rows.get(bare) or rows.get(_REGION.sub("regional.", bare))
+    row = row or rows.get(bare.rpartition("/")[2])  # as Vertex names them: google/…
     if isinstance(row, str):  # another name of it
         row = rows.get(row)
     if not isinstance(row, _Row):
@@ -133,11 +136,16 @@ def _price_of_input(provider: str, name: str) -> float:
 
 
 def _version(rest: str) -> float | None:
-    """The version in the rest of a model's name: 5.5 of `sonnet-5-5`, 6.1 of `6.1-sol`."""
+    """The version in the rest of a model's name: 5.5 of `sonnet-5-5`, 6.1 of `6.1-sol`.
+
+    Where there is only a size (`120b`), that tells one from another.
+    """
     if re.search(r"20\d\d", rest):  # a date
         return None
-    found = re.search(r"(?<![\w.])(\d{1,3})(?:[.-](\d{1,2}))?b?(?![\w.])", rest)
-    return float(f"{found[1]}.{found[2] or 0}") if found else None
+    if found := _VERSION.search(rest):
+        return float(f"{found[1]}.{found[2] or 0}")
+    size = _SIZE.match(rest)
+    return int(size[1]) / 1000 if size else None
 
 
 @cache

@@ -90,6 +90,12 @@ _ROWS: Final[tuple[tuple[str, ModelInfo], ...]] = (
     ("claude-fable-5", _CLAUDE_5),
     ("claude-mythos-5", _CLAUDE_5),
     ("claude", _claude(64_000, "adaptive", *_THREE)),
+    ("gemini-3", ModelInfo(efforts=("minimal", *_THREE))),
+    ("gemini-2.5", ModelInfo(efforts=_THREE)),
+    ("grok-4.3", ModelInfo(efforts=("none", *_THREE))),
+    ("deepseek-v4", ModelInfo(efforts=("low", "high", "max"))),
+    ("deepseek-flash", ModelInfo(efforts=("low", "high", "max"))),
+    ("kimi-k3", ModelInfo(efforts=("low", "high", "max"))),
 )
 UNKNOWN_MODEL: Final = ModelInfo()
 

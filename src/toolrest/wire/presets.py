@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from toolrest.config.schema.families import ModelWire
 from toolrest.urls import parse_url
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile
@@ -29,7 +31,8 @@ class BuiltIn(NamedTuple):
     wire: ModelWire
     env_key: str | None = None
     key_required: bool = True
-    profile: Profile = HOSTED
+    profile: Profile | None = HOSTED
+    """None where the address says what is usual there."""
     address_variable: str | None = None
     env_http_headers: Mapping[str, str] = _NO_VALUES
     prices: str | None = None
@@ -75,6 +78,66 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         prices="openrouter",
         line="anthropic/claude-",
         hosts=("openrouter.ai",),
+    ),
+    "gemini": BuiltIn(
+        "Google Gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "chat",
+        "GEMINI_API_KEY",
+        profile=replace(HOSTED, schema_subset="codex"),
+        prices="google",
+        line="gemini-",
+        hosts=("generativelanguage.googleapis.com",),
+    ),
+    "xai": BuiltIn(
+        "xAI",
+        "https://api.x.ai/v1",
+        "responses",  # its Chat API keeps no reasoning
+        "XAI_API_KEY",
+        profile=replace(OPENAI, developer_role=False),
+        prices="x-ai",
+        line="grok-",
+        hosts=("api.x.ai",),
+    ),
+    "deepseek": BuiltIn(
+        "DeepSeek",
+        "https://api.deepseek.com/v1",
+        "chat",
+        "DEEPSEEK_API_KEY",
+        profile=replace(HOSTED, reasoning="always", json_schema=False, images=False),
+        prices="deepseek",
+        line="deepseek-v",
+        hosts=("api.deepseek.com",),
+    ),
+    "mistral": BuiltIn(
+        "Mistral",
+        "https://api.mistral.ai/v1",
+        "chat",
+        "MISTRAL_API_KEY",
+        profile=replace(HOSTED, usage=False, nine_char_ids=True),
+        prices="mistral",
+        line="mistral-",
+        hosts=("api.mistral.ai",),
+    ),
+    "moonshot": BuiltIn(
+        "Moonshot",
+        "https://api.moonshot.ai/v1",
+        "chat",
+        "MOONSHOT_API_KEY",
+        profile=replace(HOSTED, reasoning="always"),
+        prices="moonshotai",
+        line="kimi-k",
+        hosts=("api.moonshot.ai", "api.moonshot.cn"),
+    ),
+    "groq": BuiltIn(
+        "Groq",
+        "https://api.groq.com/openai/v1",
+        "chat",
+        "GROQ_API_KEY",
+        profile=replace(HOSTED, json_schema=False),
+        prices="groq",
+        line="openai/gpt-oss-",
+        hosts=("api.groq.com",),
     ),
     "ollama": BuiltIn(
         "Ollama",
@@ -149,6 +212,15 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         prices="google",
         hosts=("aiplatform.googleapis.com", "*-aiplatform.googleapis.com"),
         hint="the key is a token of an hour: $(gcloud auth print-access-token)",
+    ),
+    "openai-compatible": BuiltIn(
+        "another server with OpenAI's Chat API",
+        "{OPENAI_COMPATIBLE_BASE_URL}",
+        "chat",
+        "OPENAI_COMPATIBLE_API_KEY",
+        key_required=False,
+        profile=None,
+        hint="the address without /chat/completions, for example https://models.example/v1",
     ),
 }
 

@@ -33,7 +33,8 @@ class Profile(Struct, frozen=True):
     `near` is a server of this machine or its network, where people run their own models.
     `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
     instructions as the first item, as Codex does, and not in their own field. Without
-    `json_schema_with_tools` a schema would keep the model from making calls.
+    `json_schema_with_tools` a schema would keep the model from making calls. `nine_char_ids`: ids
+    of calls have nine letters or digits.
     """
 
     parallel_tool_calls: bool = True
@@ -51,6 +52,7 @@ class Profile(Struct, frozen=True):
     schema_subset: Literal["codex"] | None = None
     instructions_item: bool = False
     near: bool = False
+    nine_char_ids: bool = False
 
     def declared(self, given: Capabilities) -> Profile:
         """The profile with what the settings declare."""

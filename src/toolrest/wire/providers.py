@@ -170,7 +170,9 @@ def _resolved(
             "name the variable with your key in env_key"
         )
     base_url = provider_address(config.value, name, env)
-    preset = built_in or preset_at(base_url)
+    preset = built_in
+    if built_in is None or built_in.profile is None:
+        preset = preset_at(base_url) or built_in
     usual = preset.wire if preset else "responses"
     wire: ModelWire = chosen or (row and row.wire_api) or usual
     key, variable = _key(name, row, built_in, env, config)
@@ -277,7 +279,7 @@ def _headers(
 
 
 def _profile(preset: BuiltIn | None, base_url: str, wire: ModelWire) -> Profile:
-    if preset is not None and wire == preset.wire:
+    if preset is not None and preset.profile is not None and wire == preset.wire:
         return preset.profile
     there = preset_at(base_url)
     if wire == "chat" and there is not None and there.profile is OPENAI:

@@ -68,6 +68,31 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "azure": ({"data": [{"id": "my-deployment"}]}, {"context_window": None, "price": None}),
     "bedrock": ({"data": [{"id": "openai.gpt-oss-120b-1:0"}]}, {"price": None}),
     "vertex": ({"data": [{"id": "google/gemini-4-argon"}]}, {"price": None}),
+    "gemini": (
+        {"object": "list", "data": [{"id": "models/gemini-4-argon", "owned_by": "google"}]},
+        {"price": None, "efforts": ""},
+    ),
+    "xai": ({"data": [{"id": "grok-4.7", "object": "model"}]}, {"price": None}),
+    "deepseek": (
+        {"object": "list", "data": [{"id": "deepseek-v4-pro", "owned_by": "deepseek"}]},
+        {"efforts": "low high max"},
+    ),
+    "mistral": (
+        {"data": [{"id": "mistral-large-4", "max_context_length": 1_048_576}]},
+        {"price": None},
+    ),
+    "moonshot": (
+        {"data": [{"id": "kimi-k3.1-pro", "context_length": 262_144}]},
+        {"context_window": 262_144},
+    ),
+    "groq": (
+        {"data": [{"id": "openai/gpt-oss-120b", "context_window": 131_000}]},
+        {"context_window": 131_000, "efforts": "low medium high"},
+    ),
+    "openai-compatible": (
+        {"data": [{"id": "corp-model", "max_model_len": 40_000}]},
+        {"context_window": 40_000, "price": None},
+    ),
 }
 
 
@@ -127,7 +152,8 @@ def environment(name: str) -> dict[str, str]:
     row = BUILT_IN[name]
     named = dict.fromkeys(placeholders(row.base_url), "place")
     if row.base_url.startswith("{"):
-        named[placeholders(row.base_url)[0]] = "https://place.openai.azure.com"
+        address = "https://place.openai.azure.com" if name == "azure" else "http://127.0.0.1:9/v1"
+        named[placeholders(row.base_url)[0]] = address
     return {row.env_key or "": KEY, **named}
 
 
@@ -174,6 +200,12 @@ def test_offline_the_newest_models_have_prices_where_they_are_public(desk: Any, 
         "azure": ("gpt-6.1-sol", "gpt-6.1-terra"),
         "bedrock": ("global.anthropic.claude-sonnet-5-5", "openai.gpt-oss-120b-1:0"),
         "vertex": ("gemini-4-argon", "gemini-3.8-flash"),
+        "gemini": ("gemini-4-argon", "gemini-3.8-flash"),
+        "xai": ("grok-4.7", "grok-4.6"),
+        "deepseek": ("deepseek-v4-pro", "deepseek-flash"),
+        "mistral": ("mistral-large-4", "mistral-medium-3-5"),
+        "moonshot": ("kimi-k3.1-pro", "kimi-k3"),
+        "groq": ("openai/gpt-oss-120b", "qwen/qwen3.8-27b"),
     }
     for model in newest[name]:
         price = rows[model]["price"]

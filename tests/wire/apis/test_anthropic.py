@@ -90,6 +90,13 @@ def test_the_cache_ends_where_requests_ended() -> None:
             {"type": "enabled", "budget_tokens": 2048},
             None,
         ),
+        (ModelInfo(1, 9000, "adaptive"), "xhigh", {"type": "adaptive"}, {"effort": "max"}),
+        (
+            ModelInfo(1, 9000, "adaptive", ("low", "xhigh", "max")),
+            "xhigh",
+            {"type": "adaptive"},
+            {"effort": "xhigh"},
+        ),
         (ModelInfo(1, 9000, "none"), "high", None, None),
         (ModelInfo(1, 9000, "adaptive"), None, None, None),
         (ModelInfo(1, 9000, "budget"), "none", None, None),

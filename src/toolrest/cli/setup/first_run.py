@@ -173,7 +173,8 @@ class FirstRun:
             for variable in placeholders(template):
                 if os.environ.get(variable, "").strip():
                     continue
-                typed = await self._ask(f"{variable} (part of {template}): ")
+                part = f"{variable} (part of {template})"
+                typed = await self._ask(f"{part if template != f'{{{variable}}}' else 'Address'}: ")
                 if not typed:
                     raise Left
                 address = address.replace(f"{{{variable}}}", typed.rstrip("/"))

@@ -115,6 +115,23 @@ BUILT_IN: tuple[Family, ...] = (
         prefer_function_tools=True,
         wire="anthropic",
     ),
+    *(
+        Family(name, prefixes, patch="string_edits", parallel=True, prefer_function_tools=True)
+        for name, prefixes in (
+            ("gemini", ("gemini",)),
+            ("deepseek", ("deepseek",)),
+            ("mistral", ("mistral", "codestral", "devstral", "magistral", "ministral")),
+            ("kimi", ("kimi",)),
+        )
+    ),
+    Family(
+        "grok",
+        ("grok",),
+        patch="string_edits",
+        parallel=True,
+        prefer_function_tools=True,
+        reasoning_tools=True,
+    ),
     Family("qwen", ("qwen",), patch="string_edits", prefer_function_tools=True, wire="chat"),
 )
 UNKNOWN = Family("unknown", ())

@@ -11,8 +11,9 @@ from toolrest.config.schema.types import Count, Price, Range, ShellName, Text, T
 from toolrest.errors import ConfigError
 
 BUILT_IN_PROVIDERS: Final = (
-    *("openai", "anthropic", "openrouter", "ollama", "llamacpp", "lmstudio", "vllm", "litellm"),
-    *("azure", "bedrock", "vertex"),
+    *("openai", "anthropic", "openrouter", "gemini", "xai", "deepseek", "mistral", "moonshot"),
+    *("groq", "ollama", "llamacpp", "lmstudio", "vllm", "litellm", "azure", "bedrock", "vertex"),
+    "openai-compatible",
 )
 """Providers that need no row here; what they are is known to the wire."""
 

@@ -13,7 +13,7 @@ from toolrest.wire.apis.chat_stream import REASONING, ChatParser, Endings
 from toolrest.wire.apis.output_format import response_format, schema_in_words
 from toolrest.wire.client import HttpModel, array
 from toolrest.wire.items.history_bytes import EncodedHistory
-from toolrest.wire.items.pairing import any_id, printable_id
+from toolrest.wire.items.pairing import any_id, nine_id, printable_id
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
@@ -34,10 +34,11 @@ class ChatModel(HttpModel):
     def encoder(self) -> EncodedHistory:
         """Items as messages."""
         profile = replace(self.provider.profile, images=self.sees)
+        legal = printable_id if self.provider.limits_ids else any_id
         return EncodedHistory(
             lambda items: chat_messages(items, profile, self.origin),
             speaks=speaks,
-            legal=printable_id if self.provider.limits_ids else any_id,
+            legal=nine_id if profile.nine_char_ids else legal,
             forgets=profile.reasoning == "turn",
         )
 

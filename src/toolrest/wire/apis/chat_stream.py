@@ -160,8 +160,9 @@ class ChatParser(Parser):
             yield ArgumentsDelta(call_id, slot.name, piece)
 
     def _reasoning(self, delta: JSONObject) -> Iterator[ModelEvent]:
-        for name in REASONING:
-            text = _thought(delta.get(name))
+        found = ((name, _thought(delta.get(name))) for name in REASONING)
+        # Mistral's stands among the parts of the content, and is not sent back.
+        for name, text in (*found, ("", _thinking(delta.get("content")))):
             if text:
                 if not self._thoughts:
                     yield ItemStarted("reasoning")
@@ -328,6 +329,13 @@ def _content(value: Any) -> str:
     parts = value if isinstance(value, list) else []
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _thinking(content: Any) -> str:
+    """The text of the parts that are thinking, which have parts of their own."""
+    parts = content if isinstance(content, list) else []
+    thinking = (part.get("thinking") for part in parts if isinstance(part, dict))
+    return "".join(_thought(each) or _content(each) for each in thinking)
 
 
 def _thought(value: Any) -> str:

@@ -28,6 +28,7 @@ ABORTED: Final = "aborted"
 _LONGEST_ID: Final = 64
 _PRINTABLE: Final = re.compile(r"[!-~]{1,64}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NINE: Final = re.compile(r"[A-Za-z0-9]{9}")
 _NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 Legal: TypeAlias = Callable[[str], str]
@@ -85,6 +86,13 @@ def word_id(call_id: str) -> str:
     return f"{word}_{mark}" if call_id else "call"
 
 
+def nine_id(call_id: str) -> str:
+    """The id in nine letters and digits, as Mistral's API takes them."""
+    if _NINE.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
 class _Open(NamedTuple):
     group: int
     position: int
@@ -118,7 +126,7 @@ class CallIds:
         name, number = legal, self._count(legal)
         while self._is_taken(name):
             short = legal if len(legal) > _LONGEST_ID else legal[: _LONGEST_ID - 8]
-            name = f"{short}__{number}"
+            name = self._legal(f"{short}__{number}")
             number += 1
         self._next[legal] = number
         self._taken.add(name)
