@@ -190,12 +190,16 @@ def user_home() -> Iterator[str]:
     machine.remove(made)
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all the tests' homes; pytest would look through it for each of them."""
+    return tmp_path_factory.mktemp("homes")
+
+
 @pytest.fixture(autouse=True)
-def toolrest_home(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, user_home: str
-) -> Path:
+def toolrest_home(homes: Path, monkeypatch: pytest.MonkeyPatch, user_home: str) -> Path:
     """No real settings take part in a test, and no test writes into a real home."""
-    home = tmp_path_factory.mktemp("toolrest-home", numbered=True)
+    home = Path(tempfile.mkdtemp(dir=homes))
     monkeypatch.setenv("TOOLREST_HOME", str(home))
     monkeypatch.setenv("HOME", user_home)  # a login shell reads its profile there
     for name in list(os.environ):

@@ -10,6 +10,9 @@ import pytest
 from toolrest.testing import Call, Pause
 
 PREFIXES = ["TOOLREST_", "MEMO_"]
+"""Every variable counts under both of them: tests/config/test_env.py."""
+COLLAB = {"spawn_agent", "send_input", "wait", "close_agent", "resume_agent"}
+SHELL = {"exec_command", "write_stdin"}
 
 
 def offered(desk: Any, **env: str) -> set[str]:
@@ -18,28 +21,22 @@ def offered(desk: Any, **env: str) -> set[str]:
     return {row["name"] for row in json.loads(done.out)}
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(
     ("name", "value", "gone", "come"),
     [
-        ("EXPERIMENTAL_TOOLS", "read_file", {"list_dir", "grep_files", "glob_files"}, set()),
-        ("SHELL_TOOL_TYPE", "shell_command", {"exec_command", "write_stdin"}, {"shell_command"}),
-        ("SHELL_TOOL_TYPE", "disabled", {"exec_command", "write_stdin"}, set()),
-        (
-            "ENABLE_COLLAB_TOOLS",
-            "0",
-            {"spawn_agent", "send_input", "wait", "close_agent", "resume_agent"},
-            set(),
-        ),
-        ("ENABLE_MEMORY_TOOL", "0", {"get_memory", "save_memory"}, set()),
+        ("MEMO_EXPERIMENTAL_TOOLS", "read_file", {"list_dir", "grep_files", "glob_files"}, set()),
+        ("MEMO_SHELL_TOOL_TYPE", "shell_command", SHELL, {"shell_command"}),
+        ("TOOLREST_SHELL_TOOL_TYPE", "disabled", SHELL, set()),
+        ("TOOLREST_ENABLE_COLLAB_TOOLS", "0", COLLAB, set()),
+        ("TOOLREST_ENABLE_MEMORY_TOOL", "0", {"get_memory", "save_memory"}, set()),
     ],
 )
 def test_switches_change_what_is_offered(
-    desk: Any, prefix: str, name: str, value: str, gone: set[str], come: set[str]
+    desk: Any, name: str, value: str, gone: set[str], come: set[str]
 ) -> None:
     usual = offered(desk)
     assert gone <= usual
-    assert offered(desk, **{prefix + name: value}) == (usual - gone) | come
+    assert offered(desk, **{name: value}) == (usual - gone) | come
 
 
 @pytest.mark.slow
@@ -60,8 +57,10 @@ def test_how_much_of_a_result_is_shown(desk: Any, prefix: str) -> None:
     assert "400000" in beyond.err
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize(("most", "refused"), [(None, 1), ("2", 3), ("9", 0)])
+@pytest.mark.parametrize(
+    ("prefix", "most", "refused"),
+    [("TOOLREST_", None, 1), ("TOOLREST_", "2", 3), ("MEMO_", "9", 0)],
+)
 def test_how_many_agents_may_work_at_once(
     desk: Any, serve: Any, prefix: str, most: str | None, refused: int
 ) -> None:

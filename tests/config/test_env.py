@@ -52,9 +52,14 @@ def test_our_name_comes_first_and_an_empty_one_is_unset(desk: Any, name: str) ->
     assert desk.load(env={**desk.env, f"TOOLREST_{name}": ""}).source(key) == "default"
 
 
-@pytest.mark.parametrize(("name", "text"), [(n, t) for n, texts in BAD.items() for t in texts])
-@pytest.mark.parametrize("prefix", ["TOOLREST_", "MEMO_"])
-def test_a_bad_value_names_the_variable(desk: Any, name: str, text: str, prefix: str) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "name", "text"),
+    [
+        *(("TOOLREST_", name, text) for name, texts in BAD.items() for text in texts),
+        *(("MEMO_", name, texts[0]) for name, texts in BAD.items()),
+    ],
+)
+def test_a_bad_value_names_the_variable(desk: Any, prefix: str, name: str, text: str) -> None:
     message = desk.error(env={**desk.env, prefix + name: text})
     assert message.startswith(f"environment variable {prefix}{name}: expected ")
 

@@ -103,7 +103,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("text", [HOSTILE, *FORBIDDEN.values(), "not TOML [", "x = " + "[" * 99999])
+@pytest.mark.parametrize("text", [HOSTILE, 'model = "m"', "not TOML [", "x = " + "[" * 99999])
 def test_an_untrusted_project_changes_nothing(desk: Any, text: str) -> None:
     before = desk.load()
     desk.project(text)

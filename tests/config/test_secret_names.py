@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
+from toolrest.config.secrets import is_secret_name
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,10 @@ from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
         "DBUS_SESSION_BUS_ADDRESS",
         "GITHUB_PAT",
         "BW_SESSION",
-        *PROVIDER_KEYS,
+        "ANTHROPIC_AUTH_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "HF_TOKEN",
+        "TOOLREST_API_KEY",
     ],
 )
 def test_names_that_count(name: str) -> None:
