@@ -20,6 +20,7 @@ ROOT = Path(toolrest.__file__).parent
 
 _PROBE = "runs a backend's launcher once, with -I -S, in a folder of ours"
 _OWN_FOLDER = "a new name in a folder of ours, which is hidden from tools"
+_OWN = "what a person types behind `!`, in their own shell; its parent is ours, with -I -S"
 _JOURNAL = "the journal's own method of that name"
 ALLOWED = {
     ("agent/conversation/conversation.py", "write_text"): _JOURNAL,
@@ -41,6 +42,9 @@ ALLOWED = {
         "chat/composer/editor.py",
         "create_subprocess_exec",
     ): "the person's own editor, upon a key, with no word and no variable that leads into a root",
+    ("chat/terminal/own_command.py", "subprocess"): _OWN,
+    ("chat/terminal/own_command.py", "sys.executable"): _OWN,
+    ("chat/terminal/own_job.py", "execv"): "becomes the shell with the line that a person typed",
     ("cli/run/demo_task.py", "open for writing"): "a new temporary folder of its own",
     ("cli/security/canaries.py", "open for writing"): "a new temporary folder of its own",
     ("gate/hooks/notify.py", "subprocess"): "the user's own program, outside every root",

@@ -49,7 +49,7 @@ UP = KEYS[0]
 RECALLS = (UP, "\x1b[B", "\x1b[5~", "\x12")
 """Keys that bring an earlier message back into the line, from where Enter sends it again."""
 WORDS = ("yes", "ya", "sy", "nn", "a long message", "@a", "日本", "\\\r", "go on\r", "y\ry")
-COMMANDS = ("/status\r", "!true\r", "/diff\r")
+COMMANDS = ("/status\r", "/mcp\r", "/diff\r")
 SIZES = ((24, 80), (5, 20), (3, 10), (30, 120), (12, 40))
 BROKEN = ("Traceback", "error in Toolrest", "Exception")
 EVENTS = ("text", "long text", "command", "approval", "two approvals", "question")

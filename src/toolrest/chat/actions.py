@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TWICE = 1.5
 """Seconds in which a second Esc belongs to the first."""
+_NOT_TYPED = "  Not run: only what you type yourself is; without the ! it is a message"
 _LEAVES = " Ctrl-C again, Ctrl-D or /quit leaves"
 
 
@@ -166,10 +167,25 @@ class KeyActions:
         text = pastes.unfold(buffer.text).strip()
         if not text:
             return
+        if text.startswith("!"):
+            self._own_command(text)
+            return
         buffer.text = text
         buffer.reset(append_to_history=True)
         pastes.clear()
         self._chat.send(text, queued=queued)
+
+    def _own_command(self, text: str) -> None:
+        """Run a command of the person's own, if all of it was typed, and Enter pressed, by hand."""
+        screen, line = self._screen, text[1:].strip()
+        if not screen.typed.is_typed(text):
+            screen.live.hint = _NOT_TYPED
+        elif self._chat.conversation is None or screen.keyboard.together != 1:
+            screen.live.hint = "  Enter once more runs it"
+        elif line:
+            screen.buffer.reset(append_to_history=True)
+            self._chat.own_command(line)
+        screen.app.invalidate()
 
     @property
     def has_queued(self) -> bool:

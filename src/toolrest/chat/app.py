@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -61,6 +62,8 @@ class ChatApp:
     commands: Commands
     report: Callable[[Config, str | None], list[str]] | None = None
     """Writes a report on a session; its lines say where it is and what is in it."""
+    environment: Mapping[str, str] = os.environ
+    """The variables of commands of the person's own."""
     check: Check | None = None
     """Loads the settings with some changed; ToolrestError says what is wrong with them."""
 
@@ -318,14 +321,12 @@ class ChatApp:
             self.session.say(text)
 
     def _send(self, text: str, *, queued: bool) -> None:
-        if queued and self.busy and not text.startswith("!"):
+        if queued and self.busy:
             self.session.queue_up(text)
             return
         if text.startswith("/") and self.commands.run(text):
             return
-        if text.startswith("!") and text[1:].strip():
-            self.session.run_command(text[1:].strip())
-        elif queued:
+        if queued:
             self.session.queue_up(text)
         else:
             self.session.say(text)
@@ -344,6 +345,13 @@ class ChatApp:
             self._over.cancel()  # the chat would wait for its end
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()
+
+    def own_command(self, line: str) -> None:
+        """Run a command that the person typed, outside the sandbox, with the terminal."""
+        # Rarely needed.
+        from toolrest.chat.own_commands import run_own
+
+        self.over(run_own(self, line))
 
     def page(self, title: str, text: str, *, is_diff: bool = False) -> None:
         """Show a text in the pager."""

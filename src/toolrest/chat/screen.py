@@ -30,6 +30,7 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, P
 from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
+from toolrest.chat.composer.typed import TypedText
 from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
@@ -74,6 +75,8 @@ class ChatScreen:
         self.live = LiveState(self.questions)
         self.questions.is_line_free = self._is_line_free
         self.pastes = Pastes()
+        self.typed = TypedText()
+        self.keyboard = PasteInput(sys.stdin)
         self._writes: tuple[Asked | Posed, str] | None = None
         """The question that the line is written for."""
         self._called = False
@@ -105,7 +108,7 @@ class ChatScreen:
             full_screen=False,
             mouse_support=False,
             erase_when_done=True,
-            input=PasteInput(sys.stdin),
+            input=self.keyboard,
             output=self.output,
             min_redraw_interval=0.01,
             terminal_size_polling_interval=None,
@@ -280,6 +283,7 @@ class ChatScreen:
 
     def _written(self) -> None:
         """Something is written: lists and hints are over."""
+        self.typed.follow(self.buffer.text)
         self.live.picker, self.live.hint = None, ""
 
     def pick(self, picker: Picker) -> None:

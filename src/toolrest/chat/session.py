@@ -39,9 +39,6 @@ _IMAGE = re.compile(
     re.IGNORECASE,
 )
 """A path to a picture, as one writes it, or as terminals paste a file that is dropped on them."""
-SHELL = "exec_command"
-_RAN = "I ran this command myself:\n$ "
-"""The start of a message about a command that the person ran."""
 
 
 class View(Protocol):
@@ -54,7 +51,7 @@ class View(Protocol):
         """A turn is under way."""
 
     def turn_ended(self, result: TurnResult | None) -> None:
-        """The turn is over; None when it was a command of the person."""
+        """The turn is over; None when it was a queued command."""
 
     def opened(self, said: str, *, is_same: bool) -> None:
         """A session is open: `said` is the line about it; it may be the same, opened anew."""
@@ -247,12 +244,10 @@ class ChatSession:
         else:
             self._begin(self._turn_of(self.conversation.compact(note)))
 
-    def run_command(self, line: str) -> None:
-        """Run a command of the person, through the gate like any other."""
-        if self.busy:
-            self.queue.append(f"!{line}")
-        else:
-            self._begin(self._command(line))
+    def ran(self, text: str) -> None:
+        """Keep what the person ran, as the model is told of it with the next message."""
+        self._shown.add(text)
+        self._ran.append(message("user", text))
 
     async def interrupt(self) -> None:
         """End the turn; what is queued stays queued."""
@@ -317,27 +312,13 @@ class ChatSession:
             self.queue.insert(0, text)
             self.notice("the model has not got your message; it is queued", "warning")
 
-    async def _command(self, line: str) -> None:
-        output = "it was interrupted"
-        try:
-            output = (await self.conversation.rest.call(SHELL, {"cmd": line})).text
-        finally:
-            self._turn = None
-            text = f"{_RAN}{line}\n{output}"
-            self._shown |= {text, self.conversation.redactor.redact(text)}
-            self._ran.append(message("user", text))
-            self._view.turn_ended(None)
-        self._next()
-
     def _next(self) -> None:
         """Go on with what is queued."""
         if not self.queue:
             return
         text = self.queue.pop(0)
         own = not isinstance(text, ServersText)
-        if own and text.startswith("!"):
-            self.run_command(text[1:])
-        elif own and text.startswith("/") and self._do is not None:
+        if own and text.startswith("/") and self._do is not None:
             self._commanding = asyncio.ensure_future(self._queued_command(self._do(text)))
         else:
             self.say(text)

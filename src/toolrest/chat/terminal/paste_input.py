@@ -7,7 +7,9 @@ pieces: what follows a paste, with no key of the person between, is more of it.
 
 from __future__ import annotations
 
+import os
 import select
+from collections.abc import Mapping
 from itertools import groupby
 from time import monotonic
 
@@ -22,6 +24,7 @@ _LEAST = 32
 """Keys that are more than a person types while the chat is busy for a moment."""
 _MOST = 1 << 20
 _TAB = KeyPress(Keys.ControlI, "\t")
+_MARKING = ("xterm", "tmux", "rxvt-unicode", "alacritty", "foot", "kitty", "ghostty", "wezterm")
 _NEWLINES = (Keys.ControlM, Keys.ControlJ)
 
 
@@ -34,6 +37,8 @@ class MorePaste(str):
 class PasteInput(Vt100Input):
     """The keyboard: what arrives together is read together."""
 
+    together = 0
+    """How many keys came in the last piece."""
     _pasted: float | None = None
     """When the last piece of an unmarked paste came; None once the person pressed a key."""
 
@@ -45,6 +50,7 @@ class PasteInput(Vt100Input):
             if not more:
                 break
             keys += more
+        self.together = len(keys)
         found: list[KeyPress] = []
         for is_text, run in groupby(keys, _is_text):
             found += self._together(list(run), is_text=is_text)
@@ -71,7 +77,7 @@ class PasteInput(Vt100Input):
             return [KeyPress(Keys.BracketedPaste, text if after is None else MorePaste(text))]
         if len(keys) == 1 and after is not None and after >= _SOON:
             self._pasted = None
-        return keys
+        return keys if marks_pastes(os.environ) else _one_paste(keys)
 
     def _has_more(self) -> bool:
         return bool(select.select([self.fileno()], [], [], 0)[0])
@@ -91,6 +97,20 @@ def is_paste(keys: list[KeyPress], *, after: float | None = None) -> bool:
         if after < _SOON and (breaks or (several and keys[-1] != _TAB)):  # Tab is a command
             return True
     return len(keys) >= _LEAST and any(0 < at < len(keys) - 1 for at in breaks)
+
+
+def marks_pastes(env: Mapping[str, str]) -> bool:
+    """Whether the terminal is known to mark what is pasted; consoles and `screen` do not."""
+    return "TMUX" in env or env.get("TERM", "").startswith(_MARKING)
+
+
+def _one_paste(keys: list[KeyPress]) -> list[KeyPress]:
+    """Several keys of a terminal that marks nothing: a paste, and an Enter or Tab behind it."""
+    last = len(keys)
+    while last and len(keys[last - 1].key) != 1:
+        last -= 1
+    text = "".join(key.data for key in keys[:last])
+    return keys if last < 2 else [KeyPress(Keys.BracketedPaste, text), *keys[last:]]
 
 
 def _is_text(key: KeyPress) -> bool:

@@ -77,6 +77,8 @@ class InlineApplication(Application[None]):
 
     def _on_resize(self) -> None:
         """Find the first row of what was drawn where the terminal has put it, and draw again."""
+        if self._running_in_terminal:
+            return  # another program draws
         renderer = self.renderer
         drawn, cursor = renderer._last_screen, renderer._cursor_pos
         columns = self.output.get_size().columns

@@ -135,6 +135,7 @@ async def _run(
 ) -> int:
     # Only for a chat, and an extra.
     from toolrest.chat.app import ChatApp
+    from toolrest.cli.startup import users_environment
 
     rollout = None
     if resume is not None:
@@ -162,6 +163,7 @@ async def _run(
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         app.report = _report
+        app.environment = users_environment()
         app.notes = notes
         app.check = lambda changed: choices.load({**flags, **changed})
         take_back()

@@ -34,6 +34,10 @@ class Taint(Struct):
         if self.enabled:
             self.external = self.external or source
 
+    def note_private(self) -> None:
+        """Record that the session has read files of the user's."""
+        self.private = self.private or self.enabled
+
     def note(self, call: ToolCall, output: ToolOutput) -> None:
         """Record whether a call that ran returned external content or read private files."""
         if not self.enabled or (self.external and self.private):
