@@ -129,7 +129,7 @@ def test_esc_stops_the_turn(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "never said"])
     asked(screen)
     screen.types("\x1b")
-    screen.sees("tokens in")
+    screen.sees("  not run", "stopped after")
     assert "never said" not in screen.text
     assert not ran(desk)
 

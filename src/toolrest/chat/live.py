@@ -112,8 +112,6 @@ class LiveState(Struct, eq=False):
     def _status(self, width: int) -> list[Line]:
         if self.began is None:
             return []
-        if self.questions.first is not None:
-            return [clipped([("yellow", "Waiting for your answer"), ("dim", _STOPS)], width)]
         elapsed = monotonic() - self.began
         mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
         doing = self.doing or "Working"
