@@ -620,7 +620,7 @@ def test_the_plain_chat_asks(chat: Any, desk: Any) -> None:
     with Screen([TOOLREST, "chat", "--plain", "go"], cwd=desk.workspace) as plain:
         plain.sees("Answer:")
         plain.types("n\n")
-        plain.sees("failed: denied", "then not")
+        plain.sees("You said no", "then not")
 
 
 @pytest.mark.slow

@@ -53,9 +53,10 @@ COMMANDS = ("/status\r", "/mcp\r", "/diff\r")
 SIZES = ((24, 80), (5, 20), (3, 10), (30, 120), (12, 40))
 BROKEN = ("Traceback", "error in Toolrest", "Exception")
 EVENTS = ("text", "long text", "command", "approval", "two approvals", "question")
-ASKED = re.compile(r"^  \| touch \.\./ran(\d+)$", re.MULTILINE)
+ASKED = re.compile(r"^  \$ touch \.\./ran(\d+)$", re.MULTILINE)
 POSED = "The model asks"
-BUSY_LINE = "keys go to your line"
+OPEN = ("Esc stops the", "Esc declines", "Esc goes back", "one moment", "Show all of it")
+"""What the screen says while a question has the keys, or the line."""
 
 
 class FuzzedChat(RuleBasedStateMachine):
@@ -73,7 +74,9 @@ class FuzzedChat(RuleBasedStateMachine):
         self.desk, self.serve, self.numbers = desk, serve, numbers
         self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.approved = approved
-        """Numbers of the commands that a key was meant for; examples share a folder."""
+        """Numbers of the commands that could be read when a key that may approve was pressed.
+
+        Examples share a folder."""
         self.sent: list[str] = []
         self.replies: list[str] = []
         self.drafts: set[str] = set()
@@ -158,6 +161,8 @@ class FuzzedChat(RuleBasedStateMachine):
         self.press("\x1b")
 
     def press(self, keys: str) -> None:
+        if keys == "\r":  # it takes the marked answer of a question that the person can see
+            self.approved |= {int(number) for number in ASKED.findall(self.screen.now)}
         if "\r" in keys or "\t" in keys:
             self.drafts.clear()
             if self.escapes > 1 or self.recalls:
@@ -203,21 +208,28 @@ class FuzzedChat(RuleBasedStateMachine):
 
     def message(self, *, queued: bool = False, ahead: str = "") -> None:
         text = f"message{next(self.numbers)}x"
-        if POSED in self.screen.now or not self.writes(text):
+        if self.is_open() or not self.writes(text):
             return
         self.screen.read(0.1)
-        if POSED in self.screen.now and BUSY_LINE not in self.screen.now:
-            self.screen.types("\x03")  # the question has the line: this would be its answer
-            return
+        if self.is_open():
+            return  # it stays in the line
         if queued:
             self.press("\t")
             self.screen.read(0.2)
-        if f"› {text}" in self.screen.now:
+        if f"› {text}" in self.screen.now and not self.is_open():
             self.press("\r" + ahead)
-        self.sure(lambda: f"› {text}" not in self.screen.now, text)
-        self.sent.append(text)
+        self.sure(lambda: f"› {text}" not in self.screen.now or self.is_open(), text)
+        self.screen.read(0.1)
+        if f"› {text}" in self.screen.now:  # a question came first: the line stays
+            self.drafts.discard(text)
+        else:
+            self.sent.append(text)
 
-    @rule(key=st.sampled_from("yyn"))
+    def is_open(self) -> bool:
+        """Whether a question has the keys, or the line."""
+        return any(sign in self.screen.now for sign in OPEN)
+
+    @rule(key=st.sampled_from("y1\rn"))
     def answers(self, key: str) -> None:
         """Answer the approval on the screen, after a look at it; the model is sent for one."""
         self.screen.types("\x1b[201~")  # in a paste that began, a key is no answer
@@ -228,13 +240,23 @@ class FuzzedChat(RuleBasedStateMachine):
         quiet(self.screen)
         if number is None or self.asked() != number:
             return
-        if key == "y":
+        marked = any(row.startswith("  › 1. Yes") for row in self.screen.rows)
+        yes = key in "y1" or (key == "\r" and marked)
+        if yes:
             self.approved.add(number)
         self.screen.types(key)
-        self.sure(lambda: f"› {key}" in self.screen.now or self.asked() != number, "answered")
-        if f"› {key}" in self.screen.now:  # keys before it were read so late that it was no answer
+        note = "What should it do instead?"
+        ends = (note, "one moment")
+        self.sure(
+            lambda: any(sign in self.screen.now for sign in ends) or self.asked() != number,
+            "answered",
+        )
+        if note in self.screen.now:
+            self.screen.types("\r")
+            self.sure(lambda: note not in self.screen.now, "denied")
+        elif "one moment" in self.screen.now:  # keys before it were read late: it was no answer
             self.approved.discard(number)
-        elif key == "y":
+        elif yes:
             self.sure((self.desk.workspace.parent / f"ran{number}").exists, f"{number} runs")
 
     @rule(text=st.sampled_from(("yes", "ya", "sy")))
@@ -257,7 +279,7 @@ class FuzzedChat(RuleBasedStateMachine):
         self.screen.resizes(24, 80)
         self.screen.read(0.2)
         found = ASKED.findall(self.screen.now)
-        is_free = "›" in self.screen.rows and "[y] once" in self.screen.now
+        is_free = "1. Yes" in self.screen.now and "Esc stops the turn" in self.screen.now
         return int(found[0]) if len(found) == 1 and is_free else None
 
     @rule()
@@ -266,16 +288,19 @@ class FuzzedChat(RuleBasedStateMachine):
         self.screen.resizes(24, 80)
         if POSED not in self.screen.now:
             self.is_asked("question", lambda: POSED in self.screen.now)
-        if POSED not in self.screen.now or "›" not in self.screen.rows:
+        if POSED not in self.screen.now:
             return
         text = f"reply{next(self.numbers)}x"
         quiet(self.screen)
-        self.screen.types(text)
+        if "Esc declines" not in self.screen.now:
+            return
+        self.screen.types("3")
+        quiet(self.screen)
+        if "Enter sends your answer" not in self.screen.now:
+            return
+        self.screen.types(f"\x15{text}")
         self.screen.read(0.2)
         if f"› {text}" not in self.screen.now or POSED not in self.screen.now:
-            return
-        if BUSY_LINE in self.screen.now:
-            self.screen.types("\x03")
             return
         self.replies.append(text)
         self.screen.types("\r")

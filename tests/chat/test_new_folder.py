@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chat.test_approvals import answers
+from tests.chat.test_approvals import answers, denies
 from tests.forked import TOOLREST
 from tests.patience import hurry, patient
 from tests.screen import Screen
@@ -217,7 +217,8 @@ def test_a_home_is_read_only_and_says_why(desk: Any, asks: Any, words: Any) -> N
 # The way out of a read-only session
 
 
-ASKED = "This session is read-only. Change cart.py all the same?"
+ASKED = "Change cart.py?"
+READ_ONLY = "This session is read-only."
 OFFER = "Yes, and let me work here from now on"
 
 
@@ -232,8 +233,8 @@ def test_work_here_from_now_on(desk: Any, chat: Any) -> None:
     script = [[Say("I repair it."), writes()], [writes("more.py")], "both are done"]
     screen = chat(script)
     screen.types("repair cart.py\r")
-    screen.shows(ASKED, f"[f] {OFFER} (AGENTS.md here will count)", "+total = 1")
-    assert "OUTSIDE THE SANDBOX" not in screen.text
+    screen.shows(ASKED, READ_ONLY, f". {OFFER} (AGENTS.md here will", "+total = 1")
+    assert "outside the sandbox" not in screen.text
     answers(screen, "f")
     screen.sees("workspace-write · gpt-5.5", "both are done")
     assert (desk.workspace / "cart.py").read_text() == "total = 1\n"
@@ -248,10 +249,10 @@ def test_work_here_from_now_on(desk: Any, chat: Any) -> None:
 def test_once_approves_this_patch_alone(desk: Any, chat: Any) -> None:
     screen = chat([[writes()], [writes("more.py")], "one of two"])
     screen.types("repair\r")
-    screen.shows(ASKED, "[y] once", OFFER)
+    screen.shows(ASKED, "1. Yes", OFFER)
     answers(screen, "y")
-    screen.shows("Change more.py all the same?", OFFER)
-    answers(screen, "n")
+    screen.shows("Change more.py?", OFFER)
+    denies(screen)
     screen.sees("one of two")
     assert (desk.workspace / "cart.py").exists()
     assert not (desk.workspace / "more.py").exists()
@@ -287,7 +288,7 @@ def test_the_plain_chat_goes_on_too(desk: Any, asks: Any) -> None:
         screen.types("2\n")
         screen.sees("gpt-5.5, read-only", "you:")
         screen.types("repair cart.py\n")
-        screen.sees(ASKED, f"[f] {OFFER}", "Answer:")
+        screen.sees(ASKED, f"f. {OFFER}", "Answer:")
         screen.types("f\n")
         screen.sees("gpt-5.5, workspace-write", "both are done")
     assert (desk.workspace / "more.py").exists()
@@ -308,10 +309,10 @@ def test_where_it_is_not_offered(desk: Any, chat: Any, why: str) -> None:
     if why == "refused":
         revoke(desk.workspace)
     screen.types("repair\r")
-    screen.shows(f"Change {name} all the same?", "[y] once")
+    screen.shows(f"Change {name}?", "1. Yes")
     assert "let me work here" not in screen.text
     answers(screen, "f")
-    screen.shows("[y] once")
+    screen.shows("1. Yes")
     assert not (desk.workspace / name).exists()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.chat.test_approvals import quiet
-from tests.chat.test_chat import CTRL_C, ENTER, ESC
+from tests.chat.test_chat import ENTER, ESC
 from tests.forked import TOOLREST
 from tests.machine import require
 from tests.patience import hurry, patient
@@ -62,22 +62,33 @@ def drafted(chat: Any, desk: Any, *script: Any) -> Screen:
     return screen
 
 
+OTHER = "Another answer"
+
+
+def words(screen: Screen, text: str, number: int = 3) -> None:
+    """Give an answer of one's own."""
+    quiet(screen)
+    screen.types(str(number))
+    screen.shows("Enter sends your answer")
+    screen.types(text)
+
+
 @pytest.mark.slow
 def test_a_message_that_is_being_written_is_no_answer(chat: Any, desk: Any, serve: Any) -> None:
-    """Failed before: Enter gave the draft as the answer."""
+    """And it is there again once the question is answered."""
     screen = drafted(chat, desk, "as you like", "and that")
-    quiet(screen)
-    screen.shows("› also add a test", "keys go to your line")
     screen.types(ENTER)
-    screen.shows("next: also add a test")
-    assert not answers_of(serve)
-    screen.lacks("› also add a test")
+    screen.shows("› also add a test", "one moment")
     quiet(screen)
-    screen.types("2" + ENTER)
-    screen.sees("as you like", "> also add a test")
+    assert not answers_of(serve)
+    screen.types("2")
+    screen.sees("as you like")
+    screen.shows("› also add a test")
     (answer,) = answers_of(serve)
     assert "No" in answer
     assert "also" not in answer
+    screen.types(ENTER)
+    screen.sees("> also add a test", "and that")
 
 
 @pytest.mark.slow
@@ -91,39 +102,73 @@ def test_declining_leaves_the_message(chat: Any, desk: Any) -> None:
 
 
 @pytest.mark.slow
-def test_keys_that_come_with_the_question_are_a_message(chat: Any, desk: Any, serve: Any) -> None:
-    screen = chat([*held(desk), "as you like", "and that"], program=patient("QUIET"))
+def test_keys_that_come_with_the_question_answer_nothing(chat: Any, desk: Any, serve: Any) -> None:
+    screen = chat([*held(desk), "as you like"], program=patient("QUIET"))
     screen.types("go" + ENTER)
     screen.shows("  held")
     let_go(desk)
     screen.shows("Drop the table?")
-    screen.types("not an answer")
-    screen.shows("› not an answer")
-    screen.types(ENTER)
-    screen.shows("next: not an answer")
+    for keys in ("2", ENTER, "not an answer" + ENTER):
+        screen.types(keys)
+        screen.shows("one moment")
     hurry(screen)
-    screen.types("\x1b[C")  # a key, from which on the keyboard is quiet
+    screen.types("2")
     quiet(screen)
-    screen.types("1" + ENTER)
+    assert not answers_of(serve)
+    screen.types("1")
     screen.sees("as you like")
     (answer,) = answers_of(serve)
     assert "Yes" in answer
-    assert "not an" not in answer
+    assert "not an" not in answer + screen.text
 
 
 @pytest.mark.slow
-def test_a_question_takes_the_line_once_it_is_empty(chat: Any, desk: Any, serve: Any) -> None:
-    screen = drafted(chat, desk, "as you like")
-    screen.types(CTRL_C)
-    screen.lacks("› also")
-    quiet(screen)
-    screen.types("rather rename it")
-    screen.shows("› rather rename it")
-    assert "keys go to your line" not in screen.now
-    screen.types(ENTER)
+@pytest.mark.parametrize("keys", ["\x1b[B\r", "2"])
+def test_an_answer_is_chosen(chat: Any, serve: Any, keys: str) -> None:
+    screen = chat([asks(), "as you like"])
+    screen.types("go" + ENTER)
+    screen.shows("The model asks: Drop", "› 1. Yes: It goes", "2. No: It stays", f"3. {OTHER}")
+    for key in re.findall(r"\x1b..|.", keys, re.DOTALL):
+        quiet(screen)
+        screen.types(key)
     screen.sees("as you like")
     (answer,) = answers_of(serve)
+    assert json.loads(json.loads(answer)) == {"answers": {"drop": {"answers": ["No"]}}}
+
+
+@pytest.mark.slow
+def test_an_answer_of_ones_own_gives_the_line_back(chat: Any, desk: Any, serve: Any) -> None:
+    screen = drafted(chat, desk, "as you like")
+    words(screen, "rather rename it")
+    screen.shows("› rather rename it")
+    screen.types(ESC)
+    screen.shows("› also add a test", OTHER)
+    words(screen, "rather rename it" + ENTER)
+    screen.sees("as you like")
+    screen.shows("› also add a test")
+    (answer,) = answers_of(serve)
     assert "rather rename it" in answer
+
+
+@pytest.mark.slow
+def test_a_question_for_words_takes_the_line_once_it_is_quiet(
+    chat: Any, desk: Any, serve: Any
+) -> None:
+    screen = chat([*held(desk, SECRET), "as you like"])
+    screen.types("go" + ENTER)
+    screen.shows("  held")
+    screen.types("also add a test")
+    let_go(desk)
+    screen.shows("The key?")
+    screen.types("dropped")
+    screen.shows("Enter sends your answer", "›")
+    screen.types("hunter22")
+    screen.shows("› ********")
+    screen.types(ENTER)
+    screen.sees("as you like")
+    screen.shows("› also add a test")
+    (answer,) = answers_of(serve)
+    assert json.loads(json.loads(answer)) == {"answers": {"key": {"answers": ["hunter22"]}}}
 
 
 SECRET = {"id": "key", "header": "Key", "question": "The key?", "options": [], "isSecret": True}
@@ -143,8 +188,7 @@ def test_an_answer_is_what_was_typed(chat: Any, serve: Any, typed: str, answer: 
     screen = chat([asks(), "thank you"])
     screen.types("go" + ENTER)
     screen.shows("Drop the table?")
-    quiet(screen)
-    screen.types(typed)
+    words(screen, typed)
     screen.shows(f" {answer[:6]}")
     quiet(screen)
     screen.types(ENTER)
@@ -158,8 +202,7 @@ def test_a_secret_is_what_was_typed_and_not_shown(chat: Any, serve: Any) -> None
     """Failed before: a backslash at its end made a new line."""
     screen = chat([asks(SECRET), "thank you"])
     screen.types("go" + ENTER)
-    screen.shows("The key?")
-    quiet(screen)
+    screen.shows("The key?", "Enter sends your answer")
     screen.types("hunter22-\\")
     screen.shows("› **********")
     screen.types(ENTER)
@@ -176,7 +219,7 @@ def test_a_question_stays_above_with_its_answer(chat: Any) -> None:
     screen.shows("The model asks: Drop")
     quiet(screen)
     assert screen.text.count("Drop the table?") == 1, "once, while it waits"
-    screen.types("2" + ENTER)
+    screen.types("2")
     screen.sees("The model asked: Drop", "  Drop the table?", "  ✔ No", "as you like")
     assert TOOL not in screen.text
 

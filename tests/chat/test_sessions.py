@@ -327,7 +327,7 @@ def test_permissions_list_what_is_granted(chat: Any) -> None:
     call = Call("exec_command", arguments | {"justification": "May I?", "prefix_rule": ["true"]})
     screen = chat([call, "that was it"])
     says(screen, "go")
-    screen.shows("[s] session")
+    screen.shows("2. Yes, for this session")
     answers(screen, "s")
     screen.sees("that was it", "tokens in")
     says(screen, "/permissions")

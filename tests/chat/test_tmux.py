@@ -117,14 +117,13 @@ def test_a_question_is_resized_cleanly(tmux: Any) -> None:
     window.types("hello", "Enter")
     window.sees("tokens in")
     window.types("go", "Enter")
-    window.shows("[y] once")
+    window.shows("1. Yes")
     for size in ((70, 24), (45, 24), (100, 24), (60, 24), (100, 24)):
         window.resizes(*size)
-        window.types("xx")
-        window.shows("› xx")
-        window.types("BSpace", "BSpace")
-        window.until(lambda: "› x" not in window.now, "the x goes")
-    once = ("exec_command wants to run", "[n] deny", "context left")
+        window.types("x")
+        window.shows("one moment")
+        window.until(lambda: "one moment" not in window.now, "it is quiet again")
+    once = ("outside the sandbox?", "No, and say what", "context left")
     window.until(lambda: all(window.text.count(words) == 1 for words in once), "drawn over")
     text = window.text
     assert [row[2:] for row in text.splitlines() if row[2:].startswith("line ")] == (
@@ -235,7 +234,7 @@ def test_a_whole_story(tmux: Any, desk: Any) -> None:
     window.sees(READY)
     window.types("please", "Enter")
     window.sees("  ready")
-    window.shows("[y] once")
+    window.shows("1. Yes")
     answers(window, "y")
     window.until(lambda: (desk.workspace.parent / "outside").exists(), "it ran")
     window.sees("A notes.txt +2 -0")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.chat.conftest import READY
-from tests.chat.test_approvals import answers, outside
+from tests.chat.test_approvals import denies, outside
 from tests.cli.conftest import Desk
 from tests.forked import TOOLREST
 from tests.screen import Screen
@@ -58,8 +58,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         with Screen(argv, cwd=desk.workspace, env=env) as screen:
             screen.sees(READY)
             screen.types(f"{QUESTION}\r")
-            screen.shows("[y] once")
-            answers(screen, "n")
+            screen.shows("1. Yes")
+            denies(screen)
             screen.sees("日本語", "tokens in")  # pyte stops at the first joiner
             found = Story()
             found.text = screen.text
@@ -86,8 +86,8 @@ def test_something_that_waits_calls_the_person_once(story: Story) -> None:
     assert story.raw.count(b"\x1b]9;toolrest waits for you\x07") == 1
     before, after = story.raw.split(b"\x1b]9;", 1)
     assert before.endswith(b"\x07"), "the bell"
-    assert b"OUTSIDE THE SANDBOX" in after
-    assert b"[y] once" not in before
+    assert b"outside the sandbox?" in after
+    assert b"1. Yes" not in before
 
 
 @pytest.mark.needs("sandbox")

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.chat.test_approvals import answers
+from tests.chat.test_approvals import answers, denies
 from tests.forked import TOOLREST
 from tests.machine import REPOSITORY
 
@@ -77,12 +77,12 @@ def test_a_named_write_is_asked_about_once(chat: Any, desk: Any) -> None:
     script = [Call("exec_command", HOOK), Call("exec_command", HOOK), "the end"]
     screen = chat(script, program=CHAT)
     screen.types("go" + ENTER)
-    screen.shows("it writes .git/hooks/pre-commit: protected, and not locked", "[y] once", "[n]")
-    assert "[s]" not in screen.now, "not for the session"
+    screen.shows("Change .git/hooks/pre-commit?", "not locked in this weak sandbox", "1. Yes")
+    assert "session" not in screen.now, "not for the session"
     answers(screen, "y")
     screen.until(lambda: (hooks / "pre-commit").exists(), "approved")
     (hooks / "pre-commit").unlink()
-    screen.shows("[y] once")
-    answers(screen, "n")
+    screen.shows("1. Yes")
+    denies(screen)
     screen.sees("the end", "tokens in")
     assert not (hooks / "pre-commit").exists(), "an approval covers one command"

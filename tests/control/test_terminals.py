@@ -44,10 +44,10 @@ class Elsewhere:
 def test_the_chats_question_closes_and_says_where_it_was_answered(chat: Any, desk: Any) -> None:
     screen = chat([WRITE, "that was it"], "chat", "-a", "untrusted")
     screen.types("go\r")
-    screen.shows("[y] once", "made.txt")
+    screen.shows("1. Yes", "made.txt")
     Elsewhere(desk.home).answer(screen, approve=True)
     screen.sees("approved from the browser", "that was it")
-    screen.lacks("[y] once")
+    screen.lacks("1. Yes")
     assert (desk.workspace / "made.txt").exists()
 
 

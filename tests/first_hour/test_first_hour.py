@@ -231,7 +231,7 @@ def works_in_the_chat(hour: Hour) -> None:
         person.looks("no-command")
     person.looks("the-work")
     assert hour.cart == MENDED
-    assert "OUTSIDE THE SANDBOX" not in screen.text
+    assert "outside the sandbox?" not in screen.text
     assert screen.text.count("Weak sandbox") == (hour.state == "landlock" and hour.can_run)
     screen.types(CTRL_D)
     code, _ = person.ends()

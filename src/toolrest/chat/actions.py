@@ -48,28 +48,23 @@ class KeyActions:
     @property
     def leaves_insert_mode(self) -> bool:
         """Whether Esc is vi's own: it leaves the insert mode of a line that is written."""
-        return self._screen.is_inserting and not self.is_empty and not self._writes_answer()
+        free = not self._writes_answer() and not self.is_choosing
+        return self._screen.is_inserting and not self.is_empty and free
 
     def leave(self) -> None:
         """Leave the chat."""
         self._chat.leave()
 
-    def takes_keys(self) -> bool:
-        """Whether keys may be for an approval: one waits, and nothing is being written."""
-        asked = self._questions.approval
-        return asked is not None and asked.writes is None and not self._screen.buffer.text
+    @property
+    def is_choosing(self) -> bool:
+        """Whether a question is open: every key is for it, and none for the line."""
+        return self._questions.is_choosing
 
-    def key(self, data: str) -> None:
-        """A key while an approval waits: an answer to it, or text."""
-        questions = self._questions
-        held = questions.take_back()
-        if held:
-            questions.key_pressed()
-            self._screen.buffer.insert_text(held + _text(data))
-        elif not questions.key(data):
-            self._screen.buffer.insert_text(_text(data))
+    def choose(self, key: str) -> None:
+        """A key for the question: `up`, `down`, `enter` or a character."""
+        self._questions.press(key)
 
-    def show_approval(self) -> None:
+    def show_question(self) -> None:
         """All of the approval in the pager."""
         asked = self._questions.approval
         if asked is not None:
@@ -78,8 +73,10 @@ class KeyActions:
 
     def paste(self, data: str) -> None:
         """A paste: text, whatever it says. An answer, which may be secret, has no mark in it."""
-        self._questions.take_back()
         self._questions.key_pressed()
+        if self.is_choosing:
+            self._questions.drop()
+            return
         buffer, pastes = self._screen.buffer, self._screen.pastes
         if self._writes_answer():
             buffer.insert_text(whole_lines(data))
@@ -92,8 +89,6 @@ class KeyActions:
 
     def paste_picture(self) -> None:
         """Paste the picture that is on the clipboard."""
-        self._questions.take_back()
-        self._questions.key_pressed()
         if not self._writes_answer():
             self._chat.spawn(self._paste_picture())
 
@@ -106,7 +101,7 @@ class KeyActions:
         data = await clipboard_picture(self._tool_roots())
         path = keep_picture(self._chat.home, conversation.id, data)
         buffer = self._screen.buffer
-        if not self._writes_answer():
+        if self._questions.first is None:
             before = buffer.document.char_before_cursor
             mark = self._screen.pastes.fold_picture(path, len(data))
             buffer.insert_text(f"{' ' if before.strip() else ''}{mark} ")
@@ -131,15 +126,12 @@ class KeyActions:
         if (picker := self._screen.live.picker) is not None:
             self._take(picker)
             return
-        if held := questions.take_back():
-            buffer.insert_text(held)
-            return
         questions.key_pressed()
         if self._writes_answer():
             text = buffer.text
             buffer.reset()
             questions.written(text)
-        elif not self._completed() and (questions.first is None or buffer.text.strip()):
+        elif not self._completed():
             self.submit(queued=False)
 
     def _completed(self) -> bool:
@@ -190,7 +182,7 @@ class KeyActions:
     @property
     def has_queued(self) -> bool:
         """Whether the line is empty, and there is a queued message to take back into it."""
-        free = self.is_empty and not self.is_picking and not self._writes_answer()
+        free = self.is_empty and not self.is_picking and self._questions.first is None
         return free and self._chat.conversation is not None and self._chat.session.has_queued
 
     def take_queued(self) -> None:
@@ -212,16 +204,15 @@ class KeyActions:
 
     def escape(self) -> None:
         """Esc: leave a list, a menu, a written answer, or the turn; twice goes back."""
-        self._questions.take_back()
+        if self._is_vis_own_escape():
+            self._questions.drop()
+            return
         live, now = self._screen.live, monotonic()
         if live.picker is not None:
             live.picker = None
         elif self._screen.buffer.complete_state is not None:
             self._screen.buffer.cancel_completion()
-        elif self._writes_answer():
-            self._screen.buffer.reset()
-            self._questions.dismiss()
-        elif isinstance(self._questions.first, Posed):
+        elif self._writes_answer() or isinstance(self._questions.first, Posed):
             self._questions.dismiss()
         elif self._chat.busy:
             self._chat.spawn(self._chat.session.interrupt())
@@ -233,11 +224,16 @@ class KeyActions:
             live.hint = " Esc again goes back to an earlier message"
         self._screen.app.invalidate()
 
+    def _is_vis_own_escape(self) -> bool:
+        """Whether Esc was meant for a line in vi's mode, which a question took the keys from."""
+        writing = self._screen.is_inserting and not self.is_empty
+        return self.is_choosing and writing and not self._questions.is_ready
+
     def escape_and(self, char: str) -> None:
         """Esc, and a character that came with it."""
         self.escape()
-        if self.takes_keys():
-            self.key(char)
+        if self.is_choosing:
+            self.choose(char)
         else:
             self._screen.buffer.insert_text(char)
 
@@ -248,11 +244,10 @@ class KeyActions:
 
     def control_c(self) -> None:
         """Ctrl-C: clear the composer, else interrupt the turn, else say how to leave."""
-        self._questions.take_back()
         live = self._screen.live
         if live.picker is not None:
             live.picker = None
-        elif self._screen.buffer.text:
+        elif self._screen.buffer.text and not self.is_choosing:
             self._screen.buffer.reset()
         elif self._chat.busy:
             self._chat.spawn(self._chat.session.interrupt())
@@ -287,6 +282,9 @@ class KeyActions:
 
     def show_output(self) -> None:
         """The folded paste, what runs, or the last call, whole in the pager."""
+        if self._questions.approval is not None:
+            self.show_question()
+            return
         pasted = self._screen.pastes.shown(self._screen.buffer.text)
         calls = [*self._screen.calls[-1:], *self._screen.live.running[-1:]]
         if pasted is not None:
@@ -299,7 +297,3 @@ class KeyActions:
             )
             spill = f"\n[all of it: {cell.spill}]" if cell.spill else ""
             self._chat.page(cell.command or cell.tool, lost + output.text + spill)
-
-
-def _text(data: str) -> str:
-    return data if data.isprintable() else ""

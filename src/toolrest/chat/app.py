@@ -14,13 +14,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.input.typeahead import get_typeahead
-from prompt_toolkit.key_binding import DynamicKeyBindings
+from prompt_toolkit.key_binding import DynamicKeyBindings, KeyBindingsBase
 
 from toolrest.chat.actions import KeyActions
 from toolrest.chat.commands.names import known_commands
 from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.files import FileNames
-from toolrest.chat.keys import bindings
+from toolrest.chat.keys import bindings, question_bindings
+from toolrest.chat.question_view import SIGNS
 from toolrest.chat.screen import ChatScreen
 from toolrest.chat.status import goes_on, status_line
 from toolrest.config.schema.chat import ChatKeys
@@ -28,7 +29,7 @@ from toolrest.errors import ToolrestError
 from toolrest.sandbox.weak import WEAK
 from toolrest.timeline.cells import CallCell, Cell, NoticeCell
 from toolrest.timeline.draw import safe_lines
-from toolrest.timeline.text import rows
+from toolrest.timeline.text import BAR, rows
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -81,11 +82,12 @@ class ChatApp:
         self._prepare = prepare
         completer = ChatCompleter(self._known_commands, FileNames(workspace, self._git_names))
         self.actions = KeyActions(self)
-        self._keys = bindings(self.actions, ChatKeys())
-        self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
+        self._use_keys(ChatKeys())
+        self.screen = ChatScreen(home, completer, DynamicKeyBindings(self._bindings))
         self.screen.live.workspace = workspace
         self.screen.status = self._status
-        self.questions.see_all = self.actions.show_approval
+        self.questions.see_all = self.actions.show_question
+        self.questions.workspace = workspace
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticking: asyncio.Task[None] | None = None
@@ -110,6 +112,19 @@ class ChatApp:
             return asyncio.run_coroutine_threadsafe(work, self.screen.app.loop).result(_PATIENCE)
         except (TimeoutError, CancelledError):
             return None
+
+    def _use_keys(self, chosen: ChatKeys) -> None:
+        self._keys = bindings(self.actions, chosen)
+        self._question_keys: KeyBindingsBase | None = None
+        self._chosen_keys = chosen
+
+    def _bindings(self) -> KeyBindingsBase:
+        """The keys in force: a question has its own, made when there is one."""
+        if not self.questions.is_choosing:
+            return self._keys
+        if self._question_keys is None:
+            self._question_keys = question_bindings(self.actions, self._chosen_keys)
+        return self._question_keys
 
     @property
     def questions(self) -> Questions:
@@ -263,7 +278,7 @@ class ChatApp:
         conversation = self.session.conversation
         settings = conversation.rest.settings
         conversation.rest.session.columns.bind(self.screen.output_columns)
-        self._keys = bindings(self.actions, settings.chat.keys)
+        self._use_keys(settings.chat.keys)
         self.commands.opened()
         self.screen.configure(self.commands.chat_settings())
         self.screen.live.plan = None
@@ -367,9 +382,12 @@ class ChatApp:
         from toolrest.chat.pager import page
 
         width = self.screen.size[1] - 1  # the last column is a scroll bar
-        choices = (f"  [{key}] {sentence}" for key, sentence in asked.ways)
-        lines = [row for line in (*asked.lines, *choices) for row in rows(line, width)]
-        self.over(page("all of the request", lines, seen=asked.see_all))
+        lines = [row for line in asked.form.details for row in rows(line, width)]
+        colours = self.screen.colours.live
+        kinds = {f"{BAR}{sign}": colours[style] for sign, style in SIGNS.items()}
+        is_diff = bool(asked.form.diff)
+        styles = (lambda line: kinds.get(line[: len(BAR) + 1], "")) if is_diff else None
+        self.over(page("all of it", lines, seen=asked.see_details, styles=styles))
 
     def over(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that has the terminal meanwhile; it ends when the chat does."""

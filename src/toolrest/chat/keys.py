@@ -1,6 +1,6 @@
 """The keys of the chat: each action with the keys that the settings name for it.
 
-A key that a waiting approval takes is not text; every other key is, and makes the approval inert.
+While a question is open it has keys of its own: all of them are for it, and none for the line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AS_ENTER = "\x1b[27;2;13~"
 def bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
     """All keys; while earlier messages are searched, keys are for the search."""
     keys = KeyBindings()
-    _answering(keys, actions)
+    keys.add(Keys.BracketedPaste)(lambda event: actions.paste(event.data))
     for codes, action in keys_of(chosen).items():
         _bind(keys, codes, _ACTIONS[action](actions), _when(codes, action, actions))
     codes = tuple("escape" if char == "\x1b" else char for char in _SHIFT_ENTER)
@@ -83,17 +83,40 @@ def _when(codes: tuple[str, ...], action: str, actions: KeyActions) -> Filter:
     return Always()
 
 
-def _answering(keys: KeyBindings, actions: KeyActions) -> None:
-    """Single keys for an approval, while the composer is empty."""
-    approval = Condition(actions.takes_keys)
+_STILL = ("interrupt", "clear", "leave", "suspend", "redraw", "output")
+"""Actions whose keys work while a question is open."""
+_EVENTS = (
+    *(Keys.Any, Keys.CPRResponse, Keys.SIGINT, Keys.Ignore, Keys.Escape),
+    *(Keys.Vt100MouseEvent, Keys.WindowsMouseEvent, Keys.ScrollUp, Keys.ScrollDown),
+)
 
-    @keys.add(Keys.Any, filter=approval)
-    def _(event: KeyPressEvent) -> None:
-        actions.key(event.data)
 
-    @keys.add(Keys.BracketedPaste)
-    def _(event: KeyPressEvent) -> None:
-        actions.paste(event.data)
+def question_bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
+    """The keys while a question is open: each answers it, or is dropped.
+
+    Every key is named: those of the editor, and in vi's mode letters, would edit the line.
+    """
+    keys = KeyBindings()
+    for key in Keys:
+        if key not in _EVENTS:
+            keys.add(key)(_choosing(actions, _CHOOSING.get(key, "")))
+    for char in map(chr, range(33, 127)):
+        keys.add(char)(_choosing(actions, char))
+    keys.add(Keys.Any)(lambda _: actions.choose(""))
+    for codes, action in keys_of(chosen).items():
+        if action == "send" and len(codes) == 1:
+            keys.add(*codes)(_choosing(actions, "enter"))
+        elif action in _STILL:
+            _bind(keys, codes, _ACTIONS[action](actions), _when(codes, action, actions))
+    _bind(keys, ("<sigint>",), _ACTIONS["clear"](actions))
+    return keys
+
+
+_CHOOSING = {Keys.Up: "up", Keys.Down: "down", Keys.ControlM: "enter", Keys.BracketedPaste: "paste"}
+
+
+def _choosing(actions: KeyActions, key: str) -> Callable[[KeyPressEvent], None]:
+    return lambda _: actions.choose(key)
 
 
 def _picking(actions: KeyActions, step: int) -> Callable[[KeyPressEvent], None]:

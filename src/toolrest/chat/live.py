@@ -11,8 +11,8 @@ from time import monotonic, time
 from msgspec import Struct, field
 
 from toolrest.chat.picker import Picker
-from toolrest.chat.questions import Asked, Posed, Questions
-from toolrest.timeline.approval import offered
+from toolrest.chat.question_view import question_lines
+from toolrest.chat.questions import Questions
 from toolrest.timeline.calls import call_title
 from toolrest.timeline.cells import (
     AgentCell,
@@ -22,7 +22,7 @@ from toolrest.timeline.cells import (
     ReasoningCell,
 )
 from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
-from toolrest.timeline.text import block, cut_to, rows, shown, text_width
+from toolrest.timeline.text import cut_to, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAN_ROWS = 8
@@ -59,16 +59,14 @@ class LiveState(Struct, eq=False):
         """The lines above the composer, at most `room` of them, none wider than `width`."""
         room, width = max(room, 1), max(width, 10)
         first = self.questions.first
-        if isinstance(first, Asked):
-            lines = self._approval(first, room, width)
+        if first is not None:
+            lines = question_lines(self.questions, first, room, width)
             left = room - len(lines)
             return [*(self._queue(width)[-left:] if left > 0 else []), *lines]
         if self.picker is not None:
             return [clipped(line, width) for line in self.picker.lines(room)]
         parts = self.rows + self._calls(width) + self._agents(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
-        if isinstance(first, Posed):
-            tail += _posed(first, width)
         kept = room - len(tail)
         return [*(parts[-kept:] if kept > 0 else []), *tail[-room:]]
 
@@ -114,8 +112,6 @@ class LiveState(Struct, eq=False):
     def _status(self, width: int) -> list[Line]:
         if self.began is None:
             return []
-        if self.questions.first is not None:
-            return [clipped([("yellow", "Waiting for your answer"), ("dim", _STOPS)], width)]
         elapsed = monotonic() - self.began
         mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
         doing = self.doing or "Working"
@@ -134,78 +130,6 @@ class LiveState(Struct, eq=False):
         title = first.command or call_title(first.tool, first.arguments, self.workspace)
         more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
         return f"Running {safe_lines(title)[0]}{more}", max(0.0, time() - first.time - first.waited)
-
-    def _approval(self, asked: Asked, room: int, width: int) -> list[Line]:
-        if asked.writes is not None:
-            text = "Why not? (Enter sends it to the model, Esc goes back)"
-            if asked.writes == "word":
-                keys = " or ".join(key for key, _ in offered(asked.request))
-                text = f"This is critical: type {keys} and Enter to approve, Esc goes back"
-            return [clipped([("yellow", text)], width)]
-        body, fits = asked.rows(width)
-        denials = self._denials(width)
-        fits = fits and width > _NARROW
-        ways, left = self._ways(asked, width, room - len(body) - 2) if fits else ([], True)
-        if fits and ways:
-            asked.seen_whole = True
-        if left:
-            ways = ways or self._keys(asked, width)
-            # In the last rows, which are there on any screen: what is to be done next.
-            ways.insert(0 if asked.seen_whole else len(ways), self._see_all(asked, width))
-            body = body[: max(room - len(ways), 1) - 1]
-        lines: list[Line] = [
-            [("yellow" if n == 0 else "", cut_to(row, width))] for n, row in enumerate(body)
-        ]
-        return [*lines, *ways, denials][-room:]
-
-    def _see_all(self, asked: Asked, width: int) -> Line:
-        note = "" if asked.seen_whole else " before you can approve it"
-        text = f"  … press e to see all of it{note}"
-        return [("dim", cut_to(text if len(text) <= width else "  … e shows it all", width))]
-
-    def _ways(self, asked: Asked, width: int, room: int) -> tuple[list[Line], bool]:
-        """The ways to approve that fit, each with exactly what is granted; whether some do not."""
-        if asked.is_critical:
-            return (self._keys(asked, width, seen=True), False) if room >= 1 else ([], True)
-        found: list[Line] = []
-        for key, sentence in asked.ways:
-            first, *rest = rows(f"  [{key}] {sentence}", width)
-            if len(found) + 1 + len(rest) > room:
-                return found, True
-            asked.shown.add(key)
-            found += [[("bold", first[:5]), ("", first[5:])], *([("", row)] for row in rest)]
-        return found, False
-
-    def _keys(self, asked: Asked, width: int, *, seen: bool = False) -> list[Line]:
-        """The ways to approve in a row, once the person has seen what each means."""
-        if not (seen or asked.seen_whole):
-            return []
-        if asked.is_critical:
-            text = " approve by writing a word (it is critical)"
-            return [clipped([("bold", "  [w]"), ("", text)], width)]
-        scopes = ((key, way.partition(":")[0]) for key, way in asked.ways)
-        keys = "  ".join(f"[{key}] {scope}" for key, scope in scopes if key in asked.shown)
-        return [clipped([("bold", f"  {keys}")], width)]
-
-    def _denials(self, width: int) -> Line:
-        more = f" · {self.questions.others} more wait" if self.questions.others else ""
-        deny: Line = [("bold", "  [n]"), ("", " deny  "), ("bold", "[d]"), ("", " deny, say why  ")]
-        return clipped([*deny, ("bold", "[q]"), ("", f" deny, end the turn{more}")], width)
-
-
-def _posed(posed: Posed, width: int) -> list[Line]:
-    question = posed.question
-    lines: list[Line] = [[("yellow", f"The model asks{posed.count}: {shown(question.header)}")]]
-    lines += [[("", row)] for text in block(question.question) for row in rows(text, width)]
-    for number, option in enumerate(question.options, 1):
-        text = f"  [{number}] {shown(option.label)}: {shown(option.description)}"
-        lines += [[("", row)] for row in rows(text, width)]
-    if question.is_secret:
-        text = "The model will read the answer; it is not shown and kept out of logs."
-    else:
-        text = "A number, or an answer of your own; Esc declines." if question.options else ""
-    lines += [[("dim", f"  {each}")] for each in (posed.problem, text) if each]
-    return [clipped(line, width) for line in lines]
 
 
 def clipped(line: Line, width: int) -> Line:

@@ -1,10 +1,9 @@
-"""Questions to the person: approvals and the model's own, one at a time, in the live part.
+"""Questions to the person: approvals and the model's own, one at a time, above the composer.
 
-An approval takes a single key, and only one that was meant for it: the question is inert until
-the keyboard was quiet for half a second, a key counts when no other follows it at once, what is
-pasted never counts, and while there is text in the composer keys go there. A question of the model
-takes the line in the same way: once it is empty and the keyboard was quiet for half a second. Until
-then the line is a message.
+While a question is open no key goes to the line. A key answers when the question could be read, and
+the keyboard was quiet, for half a second before it, and no other key follows it at once: nobody
+approves in the middle of a sentence. What comes earlier is dropped, and so is a paste; arrows mark
+another answer. An answer in words takes the line, and gives it back with what stood there.
 """
 
 from __future__ import annotations
@@ -12,75 +11,68 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
 from toolrest.gate.output.secret_values import can_hide
-from toolrest.policy.effects import Risk
-from toolrest.timeline.approval import describe, offered, picked_answer, typed_review
-from toolrest.timeline.text import rows, text_width
+from toolrest.timeline.approval import AnswerOption, ApprovalForm, approval_form, picked_answer
+from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.chat.work_here import WorkHere
 
 T = TypeVar("T")
 QUIET = 0.5
+"""Seconds without a key, and with the question on the screen, before a key can answer."""
 ALONE = 0.25
-"""Seconds in which no other key may follow the one that answers."""
-_WRITTEN = {"d": "reason", "w": "word"}
-"""Keys after which a line is written: a paste of both must not do it either."""
+"""Seconds in which no other key may follow the one that answers, or come after an arrow."""
+SHOW_ALL = AnswerOption("all", "e", "Show all of it, then answer")
+HERE = "here"
+OTHER = "other"
 
 
 class Asked(Struct, eq=False):
     """An approval that waits."""
 
     request: ApprovalRequest
+    form: ApprovalForm
     answer: asyncio.Future[Review]
-    appeared: float = 0.0
+    here: tuple[AnswerOption, ...] = ()
+    """Answers that only this chat offers."""
+    at: int = 0
+    """The marked answer."""
+    readable: float | None = None
+    """Since when it is on the screen."""
+    is_above: bool = False
+    """What would run, or change, was put above the live part, all of it on one screen."""
     seen_whole: bool = False
     """Everything about it was on the screen, in the pager at least."""
+    seen_details: bool = False
     shown: set[str] = field(default_factory=set)
-    """Keys of the ways to approve that were on the screen, with exactly what each grants."""
-    writes: str | None = None
-    """What is being written: `reason` of a denial, or the `word` that a critical call wants."""
-    more: list[tuple[str, str]] = field(default_factory=list)
-    """Ways to approve that only this chat offers."""
-    _lines: list[str] | None = None
-    _rows: tuple[int, list[str], int] | None = None
-    """The rows for the last width, and how wide the widest is: they are drawn in every frame."""
+    """The answers that were on the screen."""
+    writes: str = ""
+    """What is being written: a `note` for the model, or the `word` that a critical call wants."""
+    chosen: str = ""
+    """The answer that the word is for."""
 
     @property
-    def ways(self) -> list[tuple[str, str]]:
-        """The keys that approve it, each with what is then granted."""
-        return [*offered(self.request), *self.more]
+    def options(self) -> list[tuple[str, AnswerOption]]:
+        """The answers to choose from now, each with the key that stands before it."""
+        *approving, deny = self.form.options
+        numbered = [(str(n), one) for n, one in enumerate((*approving, *self.here, deny), 1)]
+        if not self.seen_whole:
+            return [(SHOW_ALL.letter, SHOW_ALL), numbered[-1]]
+        more = self.form.more if self.seen_details else ()
+        return [*numbered, *((one.letter, one) for one in more)]
 
-    @property
-    def lines(self) -> list[str]:
-        """Everything about it."""
-        if self._lines is None:
-            self._lines = list(describe(self.request))
-        return self._lines
-
-    def rows(self, width: int) -> tuple[list[str], bool]:
-        """Everything about it as rows of a terminal, and whether none of them is wider."""
-        if self._rows is None or self._rows[0] != width:
-            found = [row for line in self.lines for row in rows(line, width)]
-            self._rows = width, found, max(map(text_width, found), default=0)
-        _, found, widest = self._rows
-        return found, widest <= width
-
-    def see_all(self) -> None:
-        """Note that all of it was shown."""
-        self.seen_whole = True
-        self.shown.update(key for key, _ in self.ways)
-
-    @property
-    def is_critical(self) -> bool:
-        """Whether a single key is not enough."""
-        return self.request.risk == Risk.CRITICAL
+    def see_details(self) -> None:
+        """Note that all of it, and exactly what each answer stores, was shown."""
+        self.seen_whole = self.seen_details = True
+        self.at = 0
+        self.shown.update(one.key for _, one in self.options)
 
 
 class Posed(Struct, eq=False):
@@ -89,9 +81,26 @@ class Posed(Struct, eq=False):
     question: UserQuestion
     answer: asyncio.Future[tuple[str, ...] | None]
     count: str = ""
+    at: int = 0
+    readable: float | None = None
     problem: str = ""
-    takes_line: bool = False
-    """Whether the line that is written is its answer, and no message."""
+    writes: str = ""
+    """`answer` while the line that is written is its answer."""
+
+    @property
+    def options(self) -> list[tuple[str, AnswerOption]]:
+        """The answers to choose from; none where it takes words alone."""
+        given = [_words(one.label, one.description) for one in self.question.options]
+        found = [(str(n), AnswerOption(str(n), "", text)) for n, text in enumerate(given, 1)]
+        other = str(len(found) + 1)
+        return [*found, (other, AnswerOption(OTHER, "", "Another answer"))] if found else []
+
+
+Waiting: TypeAlias = "Asked | Posed"
+
+
+def _words(label: str, description: str) -> str:
+    return shown(f"{label}: {description}" if description else label)
 
 
 class Questions:
@@ -99,15 +108,19 @@ class Questions:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._waiting: list[Asked | Posed] = []
+        self._waiting: list[Waiting] = []
         self._last_key = self._key_before = 0.0
+        self._moved = self._moved_before = False
+        """Whether the last key, or the one before it, marked another answer."""
         self._candidate: asyncio.TimerHandle | None = None
-        self._held = self._held_back = ""
-        self._quiet: asyncio.TimerHandle | None = None
-        self.is_line_free: Callable[[], bool] = lambda: True
-        """Whether no message is being written; the chat sets it."""
+        self._later: asyncio.TimerHandle | None = None
+        self.is_early = False
+        """Whether a key was dropped because it came too early."""
+        self.workspace = ""
+        self.is_screen_free: Callable[[], bool] = lambda: True
+        """Whether the question is on the screen, and no pager or editor; the chat sets it."""
         self.see_all: Callable[[], None] = lambda: None
-        """Shows all of the approval; the chat sets it."""
+        """Shows all of the question; the chat sets it."""
         self.work_here: WorkHere | None = None
         """The way out of a read-only session; the chat sets it."""
 
@@ -115,10 +128,13 @@ class Questions:
 
     async def __call__(self, request: ApprovalRequest) -> Review:
         """Wait for the answer to an approval request."""
-        more: list[tuple[str, str]] = []
+        here: tuple[AnswerOption, ...] = ()
         if self.work_here is not None:
-            more, request = self.work_here.offer(request), self.work_here.shortened(request)
-        asked = Asked(request, asyncio.get_running_loop().create_future(), more=more)
+            offers = self.work_here.offer(request)
+            here = tuple(AnswerOption(HERE, key, label) for key, label in offers)
+            request = self.work_here.shortened(request)
+        form = approval_form(request, self.workspace)
+        asked = Asked(request, form, asyncio.get_running_loop().create_future(), here)
         return await self._wait(asked, asked.answer)
 
     async def ask_user(self, asked: UserQuestions) -> UserAnswers:
@@ -133,43 +149,23 @@ class Questions:
             found[question.id] = answer
         return found
 
-    async def _wait(self, entry: Asked | Posed, answer: asyncio.Future[T]) -> T:
+    async def _wait(self, entry: Waiting, answer: asyncio.Future[T]) -> T:
         self._waiting.append(entry)
-        self._show()
+        self._changed()
         try:
             return await answer
         finally:
             self._waiting.remove(entry)
             self._forget_candidate()
-            self._show()
-
-    def _show(self) -> None:
-        first = self.first
-        if isinstance(first, Asked):
-            first.appeared = monotonic()
-        self._await_quiet()
-        self._changed()
-
-    def _await_quiet(self) -> None:
-        """Give a question of the model the line once no key has come for a while."""
-        if self._quiet is not None:
-            self._quiet.cancel()
-            self._quiet = None
-        first = self.first
-        if isinstance(first, Posed) and not first.takes_line:
-            loop = asyncio.get_running_loop()
-            self._quiet = loop.call_later(QUIET, self._take_line, first)
-
-    def _take_line(self, posed: Posed) -> None:
-        self._quiet = None
-        if self.first is posed and self.is_line_free():
-            posed.takes_line = True
+            self.is_early = False
+            if self.first is not None:
+                self.first.readable = None  # the keys so far were for the one before it
             self._changed()
 
     # For the screen
 
     @property
-    def first(self) -> Asked | Posed | None:
+    def first(self) -> Waiting | None:
         """The question on the screen."""
         return self._waiting[0] if self._waiting else None
 
@@ -180,87 +176,142 @@ class Questions:
         return first if isinstance(first, Asked) else None
 
     @property
-    def writes(self) -> tuple[Asked | Posed, str] | None:
+    def writes(self) -> tuple[Waiting, str] | None:
         """The question that the line is written for, and what it is; None for a message."""
         first = self.first
-        if isinstance(first, Posed):
-            return (first, "answer") if first.takes_line else None
-        return (first, first.writes) if first is not None and first.writes is not None else None
+        return None if first is None or not first.writes else (first, first.writes)
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether every key is for the question: the line is not."""
+        return self.first is not None and not self.first.writes
 
     @property
     def others(self) -> int:
         """How many wait behind it."""
         return max(0, len(self._waiting) - 1)
 
+    def was_drawn(self) -> None:
+        """Note that the question is on the screen: it can be read from now on."""
+        first = self.first
+        if first is not None and first.readable is None:
+            first.readable = monotonic()
+            self._await_quiet()
+
+    # For keys
+
     @property
-    def is_armed(self) -> bool:
-        """Whether a key may answer: the approval was there, and the keyboard quiet, for a while."""
-        asked = self.approval
-        if asked is None or asked.writes is not None:
+    def is_ready(self) -> bool:
+        """Whether a key may answer: it could be read, and the keyboard was quiet, for a while."""
+        first = self.first
+        if first is None or first.readable is None:
             return False
-        return monotonic() - max(asked.appeared, self._key_before) >= QUIET
+        now = monotonic()
+        quiet = ALONE if self._moved_before else QUIET
+        return now - first.readable >= QUIET and now - self._key_before >= quiet
 
     def key_arrives(self) -> None:
         """Note a key before anything handles it: none, whatever it does, may follow an answer."""
         self._key_before, self._last_key = self._last_key, monotonic()
-        self._held_back = self._held if self._candidate is not None else ""
+        self._moved_before, self._moved = self._moved, False
         self._forget_candidate()
         self._await_quiet()
 
     def key_pressed(self) -> None:
         """Make the question inert for a while: the person was busy with something else."""
         self._key_before = self._last_key = monotonic()
+        self._moved = self._moved_before = False
+        self._forget_candidate()
         self._await_quiet()
 
-    def key(self, key: str) -> bool:
-        """A key for the approval; False when it is not one of its keys, or comes too early."""
-        asked, armed = self.approval, self.is_armed
-        self.key_pressed()
-        if asked is None or not armed:
-            return False
-        word = key == "w" and asked.is_critical
-        if key in ("e", "n", "d", "q") or (asked.seen_whole and (word or key in asked.shown)):
-            return self._choose(asked, key)
-        return False
+    def press(self, key: str) -> None:
+        """A key while a question is open: `up`, `down`, `enter` or a character; others are dropped.
 
-    def _choose(self, asked: Asked, key: str) -> bool:
-        """Take the key once it is clear that no other follows it."""
-        loop = asyncio.get_running_loop()
-        self._held = key
-        self._candidate = loop.call_later(ALONE, self._take, asked, key)
-        return True
-
-    def _take(self, asked: Asked, key: str) -> None:
-        self._candidate = None
-        if self.approval is not asked or asked.answer.done():
+        What comes too early is dropped, too, and the screen says so.
+        """
+        first = self.first
+        if first is None or first.writes or first.answer.done():
             return
-        if key == "e":
-            self.see_all()
-        elif key in _WRITTEN:
-            asked.writes = _WRITTEN[key]
+        options = first.options
+        if not self.is_ready or not options or not key:
+            self.drop()
+        elif key in ("up", "down"):
+            first.at = (first.at + (1 if key == "down" else -1)) % len(options)
+            self._moved = True
             self._changed()
-        elif self.work_here is not None and key in dict(asked.more):
-            self.work_here.accept()
-            asked.answer.set_result(Review("approved"))
         else:
-            asked.answer.set_result(typed_review(asked.request, key, cut=not asked.seen_whole))
+            chosen = _chosen(first, key)
+            if chosen is None:
+                self.drop()
+            elif chosen.key != SHOW_ALL.key:
+                first.at = next(n for n, (_, one) in enumerate(options) if one == chosen)
+            if chosen is not None:
+                loop = asyncio.get_running_loop()
+                self._candidate = loop.call_later(ALONE, self._take, first, chosen)
+                self._changed()
 
-    def take_back(self) -> str:
-        """The key that seemed to answer, but another came at once: it is text after all."""
-        held = self._held if self._candidate is not None else self._held_back
-        self._forget_candidate()
-        self._held_back = ""
-        return held
+    def drop(self) -> None:
+        """Drop what came too early, or is no answer, and say so until the keyboard is quiet."""
+        self.is_early = True
+        self._await_quiet()
+        self._changed()
+
+    def _await_quiet(self) -> None:
+        """Once no key has come for a while: a key answers, and words of an answer get the line."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        first = self.first
+        if first is not None and not first.writes and (self.is_early or not first.options):
+            self._later = asyncio.get_running_loop().call_later(QUIET, self._is_quiet, first)
+
+    def _is_quiet(self, first: Waiting) -> None:
+        self._later = None
+        if self.first is not first:
+            return
+        self.is_early = False
+        takes_words = isinstance(first, Posed) and not first.options
+        if takes_words and first.readable is not None and self.is_screen_free():
+            first.writes = "answer"
+        self._changed()
+
+    def _take(self, first: Waiting, chosen: AnswerOption) -> None:
+        self._candidate = None
+        if self.first is not first or first.answer.done():
+            return
+        if isinstance(first, Posed):
+            self._pick(first, chosen)
+        elif chosen.key == SHOW_ALL.key:
+            self.see_all()
+        elif chosen.key == "deny" or first.form.is_critical:
+            first.writes = "note" if chosen.key == "deny" else "word"
+            first.chosen = chosen.key
+            self._changed()
+        elif chosen.key == HERE:
+            if self.work_here is not None:
+                self.work_here.accept()
+            first.answer.set_result(Review("approved"))
+        else:
+            first.answer.set_result(Review(first.request.answer_for(chosen.key)))
+
+    def _pick(self, posed: Posed, chosen: AnswerOption) -> None:
+        if chosen.key == OTHER:
+            posed.writes = "answer"
+            self._changed()
+        else:
+            label = posed.question.options[int(chosen.key) - 1].label
+            posed.answer.set_result((label,))
 
     def _forget_candidate(self) -> None:
         if self._candidate is not None:
             self._candidate.cancel()
-        self._candidate, self._held = None, ""
+            self.is_early = True
+        self._candidate = None
 
     def written(self, text: str) -> None:
         """The line that was written for the question on the screen."""
         first = self.first
-        if first is not None and first.answer.done():
+        if first is None or first.answer.done():
             return  # it was answered this moment, elsewhere for one
         if isinstance(first, Posed):
             answer = picked_answer(text.strip(), first.question)
@@ -269,23 +320,40 @@ class Questions:
                 self._changed()
             elif answer:
                 first.answer.set_result(answer)
-        elif first is not None and first.writes == "reason":
+        elif first.writes == "note":
             first.answer.set_result(Review("denied", text.strip()))
-        elif first is not None and first.writes == "word":
-            review = typed_review(first.request, text, cut=not first.seen_whole)
-            first.writes = None
-            if review.approves:
-                first.answer.set_result(review)
+        elif first.writes == "word":
+            first.writes = ""
+            if text.strip().lower() == "yes" and first.seen_whole:
+                first.answer.set_result(Review(first.request.answer_for(first.chosen)))
             self._changed()
 
     def dismiss(self) -> None:
-        """Decline the question on the screen, or leave what was being written for it."""
+        """Leave what is being written for the question on the screen, or decline the model's."""
         first = self.first
-        if first is not None and first.answer.done():
+        if first is None or first.answer.done():
             return
-        if isinstance(first, Posed):
-            first.answer.set_result(None)
-        elif first is not None and first.writes is not None:
-            first.writes = None
+        if first.writes and first.options:
+            first.writes = ""
             self.key_pressed()
             self._changed()
+        elif isinstance(first, Posed):
+            first.answer.set_result(None)
+
+
+def _chosen(first: Waiting, key: str) -> AnswerOption | None:
+    """The answer that a key takes: the marked one, or the one with this key or letter."""
+    options = first.options
+    if key == "enter":
+        found = options[first.at][1]
+    else:
+        named = (one for name, one in options if key in (name, one.letter) and key)
+        if isinstance(first, Asked) and key == SHOW_ALL.letter:
+            return SHOW_ALL
+        one = next(named, None)
+        if one is None:
+            return None
+        found = one
+    if isinstance(first, Asked) and found.key not in (*first.shown, "deny", SHOW_ALL.key):
+        return None  # it was not on the screen
+    return found

@@ -10,6 +10,7 @@ from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -26,6 +27,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.search import stop_search
 
 from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
@@ -33,6 +35,7 @@ from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.composer.typed import TypedText
 from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.picker import Picker
+from toolrest.chat.question_view import above_lines
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.chat.status import PLACEHOLDER, start_lines
 from toolrest.chat.terminal.paste_input import PasteInput
@@ -73,12 +76,18 @@ class ChatScreen:
     def __init__(self, home: str, completer: ChatCompleter, bindings: KeyBindingsBase) -> None:
         self.questions = Questions(self._questions_changed)
         self.live = LiveState(self.questions)
-        self.questions.is_line_free = self._is_line_free
+        self.questions.is_screen_free = lambda: not self.app._running_in_terminal
         self.pastes = Pastes()
         self.typed = TypedText()
         self.keyboard = PasteInput(sys.stdin)
         self._writes: tuple[Asked | Posed, str] | None = None
         """The question that the line is written for."""
+        self._draft = Document()
+        """The message that was being written before that."""
+        self._placed: Asked | None = None
+        """The approval whose change stands above the live part, if it is there at all."""
+        self._above: set[str] = set()
+        """Calls whose change was shown before it was made."""
         self._called = False
         """Whether the person was called: not again for the next question, or a key of theirs."""
         self.status: Callable[[int], str] = lambda width: ""
@@ -98,7 +107,8 @@ class ChatScreen:
             multiline=True,
             history=PrivateHistory(home),
             completer=ThreadedCompleter(completer),
-            complete_while_typing=Condition(lambda: self.questions.writes is None),
+            complete_while_typing=Condition(lambda: self.questions.first is None),
+            read_only=Condition(lambda: self.questions.is_choosing),
             enable_history_search=False,
             on_text_changed=lambda _: self._written(),
         )
@@ -113,6 +123,7 @@ class ChatScreen:
             min_redraw_interval=0.01,
             terminal_size_polling_interval=None,
             before_render=lambda app: self._before_frame(),
+            after_render=lambda app: self.questions.was_drawn(),
         )
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.3
@@ -233,11 +244,8 @@ class ChatScreen:
 
     def _footer_text(self) -> StyleAndTextTuples:
         width = self.size[1]
-        questions, style, text = self.questions, "dim", self.live.hint or self.status(width)
-        if questions.first is not None and questions.writes is None and self.buffer.text:
-            style = "yellow"
-            text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
-        return [(self.colours.live[style], cut_to(text, self.size[1] - 1))]
+        text = self.live.hint or self.status(width)
+        return [(self.colours.live["dim"], cut_to(text, width - 1))]
 
     def _invites(self) -> bool:
         """Whether the empty line says what may be written in it."""
@@ -255,6 +263,7 @@ class ChatScreen:
         A terminal that wraps its rows anew takes what was erased behind a row for a part of it.
         """
         rows, columns = self.size
+        self._place()
         height = self.app.layout.container.preferred_height(columns, rows).preferred
         if self._waiting or height != self._height:
             self.app.renderer.erase()
@@ -263,23 +272,41 @@ class ChatScreen:
             self.output.is_clean = True
         self._height = height
 
+    def _place(self) -> None:
+        """Put what is asked about above the live part, where it is too long to stand in it."""
+        asked = self.questions.approval
+        if asked is None or asked is self._placed:
+            return
+        self._placed = asked
+        rows, columns = self.size
+        room = rows - self._used_below() - 1
+        lines = above_lines(asked.form, room, columns - 1)
+        if lines:
+            self._draw_message()
+            self._put([[], *lines] if self._after_call else lines)
+            self._after_call = False
+            self._above.add(asked.request.call_id)
+            asked.is_above = asked.seen_whole = True
+
     def _questions_changed(self) -> None:
         first, writes = self.questions.first, self.questions.writes
-        if self._writes is not None and writes != self._writes:
-            self.buffer.reset()  # the beginning of an answer is no message
+        if writes != self._writes:
+            if self._writes is None:
+                self._draft = self.buffer.document
+            self.buffer.reset()  # the beginning of an answer is no message, nor is this an answer
+            if writes is None:
+                self.buffer.set_document(self._draft, bypass_readonly=True)
+                self._draft = Document()
         self._writes = writes
         if first is not None:
             self.live.picker = None
+            self.buffer.complete_state = None
+            if self.app.layout.is_searching:
+                stop_search()
             if not self._called:
                 self.attention()
         self._called = first is not None
         self.app.invalidate()
-
-    def _is_line_free(self) -> bool:
-        """Whether no message is being written, in an editor neither."""
-        return not (
-            self.buffer.text or self.app._running_in_terminal or self.app.layout.is_searching
-        )
 
     def _written(self) -> None:
         """Something is written: lists and hints are over."""
@@ -386,7 +413,10 @@ class ChatScreen:
             self._message = None
 
     def _cell(self, cell: Cell) -> None:
-        lines = Drawing(self.size[1], self.live.workspace).lines(cell)
+        drawing = Drawing(self.size[1], self.live.workspace)
+        if isinstance(cell, CallCell) and cell.call_id in self._above:
+            drawing.diffs = False
+        lines = drawing.lines(cell)
         if isinstance(cell, ReasoningCell):
             lines = [one_line(lines, self.size[1])]
         if isinstance(cell, UserCell) and self._after_call:

@@ -53,7 +53,7 @@ class WorkHere:
     def offer(self, request: ApprovalRequest) -> list[tuple[str, str]]:
         """The key and the sentence of this answer, where it would have let the patch through."""
         folder, paths = self._folder, request.effects.writes
-        if folder is None or not request.title or self.is_accepted:
+        if folder is None or not (request.title and request.changes) or self.is_accepted:
             return []
         if request.agent or request.protected or request.risk >= Risk.CRITICAL:
             return []

@@ -43,6 +43,8 @@ _YES: dict[Scope, str] = {
     "user": "Yes, always in every project",
     "rule": "Yes, always in every project",
 }
+_OTHERS = ("hook", "approvals.", "mcp_servers.")
+"""Rules that ask whatever the tool itself says."""
 _TOUCHES = {"write": "Writes", "run": "Runs", "connect": "Connects to", "call": "Calls"}
 
 
@@ -224,7 +226,7 @@ def _files(request: ApprovalRequest, workspace: str) -> tuple[FileDiff, ...]:
 def _reasons(request: ApprovalRequest, workspace: str) -> tuple[str, tuple[str, ...]]:
     """The model's reason, and ours."""
     says, notes = request.purpose, list(request.notes)
-    if not notes:
+    if not notes or request.rule.startswith(_OTHERS):
         ours = request.reason
         if request.rule == "command.escalated" and not says:
             says, ours = ours, ""  # of a version that had the model's words here alone
@@ -248,10 +250,10 @@ def _reason(request: ApprovalRequest, reason: str) -> Iterator[str]:
         yield "It may change anything: it does not say what it touches."
     elif reason.startswith("critical: "):
         yield _sentence_of(reason.removeprefix("critical: "))
-    elif request.rule.startswith(("approvals.", "mcp_servers.")):
-        yield f"Your setting: {reason}."
     elif request.rule.startswith("hook"):
         yield f"A hook asks: {reason}"
+    elif request.rule.startswith(_OTHERS):
+        yield f"Your setting: {reason}."
     elif reason and not (
         (request.rule.startswith("table.") and request.keys)
         or (request.purpose and reason.startswith(request.purpose))
@@ -302,7 +304,10 @@ def _options(
 def _label(choice: Choice, request: ApprovalRequest, workspace: str) -> str:
     label = _YES[choice.scope]
     if choice.prefix:
-        return f"{label}: commands that start with `{shown(shlex.join(choice.prefix))}`"
+        words = shlex.join(choice.prefix)
+        is_whole = bool(request.command) and words == command_line(request.command)
+        begins = "commands that start like this" if is_whole else f"`{shown(words)} …`"
+        return f"{label}: {begins}"
     if choice.scope == "once":
         more = choice.sentence.removeprefix(ONCE).lstrip("; ")
         return f"{label}: {shown(more)}" if more else label
@@ -371,7 +376,8 @@ def _with_details(form: ApprovalForm, request: ApprovalRequest, *, diff: bool) -
     if request.command and command_line(request.command) != shlex.join(request.command):
         details.append(f"  Started as: {shown(shlex.join(request.command))}")
     details += [f"  Folder: {shown(request.cwd)}"] if request.cwd else []
-    details.append(f"  Risk: {request.risk.label}{', outside the sandbox' * request.leaves}")
+    outside = ", outside the sandbox" if request.leaves and request.command else ""
+    details.append(f"  Risk: {request.risk.label}{outside}")
     answers = (*form.options[:-1], *form.more)
     details += [f"  [{option.letter}] {option.grants}" for option in answers]
     return replace(form, details=tuple(details))

@@ -233,7 +233,7 @@ class Drawing(Struct):
             head = "" if cell.reason.startswith("Denied: ") else "Denied: "
             return _marked(f"{head}{cell.reason}", "red")
         if cell.is_stopped:
-            return []
+            return [[("dim", "  not run")]] if cell.asked is not None else []
         if cell.state == "failed" and cell.reason:
             return _marked(cell.reason, "red")
         if cell.state == "failed":

@@ -163,7 +163,7 @@ class Timeline:
     def _asked(self, event: ApprovalRequested) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is not None:
-            cell.state, cell.reason, cell.asked = "waiting", event.reason, event.time
+            cell.state, cell.asked = "waiting", event.time
         return cell
 
     def _elsewhere(self, event: AnsweredElsewhere) -> Cell:

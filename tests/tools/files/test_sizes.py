@@ -77,7 +77,7 @@ async def test_a_large_file_is_deleted_unread(tmp_path: Path) -> None:
     assert "D big.log" in output.text
     assert not list(tmp_path.iterdir())
     (request,) = asked
-    assert f"undo does not keep {tmp_path}/big.log" in (request.diff or "")
+    assert f"Undo does not keep {tmp_path}/big.log." in request.notes
     assert "(1,800 bytes, too large to be shown)" in (request.diff or "")
     assert "deleted file mode" in diffs[-1]
 

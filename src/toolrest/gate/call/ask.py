@@ -114,7 +114,7 @@ def request_for(
         turn_id=walk.turn.id,
         purpose=redact(shown.purpose),
         title="" if retry else redact(shown.title or decision.title),
-        notes=tuple(map(redact, decision.notes)),
+        notes=tuple(map(redact, (*decision.notes, *shown.notes))),
         changes=walk.session.redactor.redact_json(shown.changes),
         exact=exact,
         protected=_protected(call),

@@ -29,7 +29,7 @@ class ToolQuestion(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
     `purpose` is what the model says the call is for; `changes` is the diff as events have it;
-    `title` is the whole question in one sentence, with the reason for it.
+    `title` is the whole question in one sentence; `notes` are reasons and facts beside it.
     """
 
     command: tuple[str, ...] = ()
@@ -37,6 +37,7 @@ class ToolQuestion(Struct, frozen=True):
     diff: str = ""
     purpose: str = ""
     title: str = ""
+    notes: tuple[str, ...] = ()
     changes: JSONObject = field(default_factory=dict)
     parsed: tuple[JSONObject, ...] = ()
     """The parsed parts of a command, as events have them."""

@@ -218,10 +218,15 @@ class PatchCall(ToolCall):
         found = list(changes(self.records))
         kept = self.ctx.session.settings.checkpoints.max_file_size
         lost = [record.path for record in self.records if record.unread > kept]
+        title = self._title()
         return ToolQuestion(
             cwd=self.cwd,
-            title=self._title(),
-            diff="\n".join([*(f"undo does not keep {path}" for path in lost), *map(_shown, found)]),
+            title=title,
+            notes=(
+                *(["This session is read-only."] if title else []),
+                *(f"Undo does not keep {path}." for path in lost),
+            ),
+            diff="\n".join(map(_shown, found)),
             changes={change.path: change.to_event() for change in found},
         )
 
@@ -231,7 +236,7 @@ class PatchCall(ToolCall):
             return ""
         paths = self.effects.writes
         name = os.path.relpath(paths[0], self.cwd) if len(paths) == 1 else f"{len(paths)} files"
-        return f"This session is read-only. Change {name} all the same?"
+        return f"Change {name}?"
 
     async def run(self) -> ToolOutput:
         """Write all of the patch, or nothing; a dry run shows what would change."""
