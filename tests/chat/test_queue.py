@@ -85,10 +85,8 @@ def test_what_is_queued_goes_on_in_a_copy(chat: Any, desk: Any) -> None:
     """Failed before: the way back to an earlier message dropped it silently."""
     screen = working(chat, desk, "first answer", "second answer")
     queues(screen, "one thing")
-    screen.types(ESC)
-    screen.sees("stopped after")
     says(screen, "/fork")
-    screen.sees("Copy of session")
+    screen.sees("stopped after", "Copy of session")
     screen.shows("queued: one thing")
     says(screen, "hello")
     screen.sees("first answer", "> one thing", "second answer")
@@ -102,3 +100,27 @@ def test_another_session_says_what_was_not_sent(chat: Any, desk: Any) -> None:
     screen.sees("New session")
     screen.sees("not sent: one thing")
     screen.lacks("queued: one thing")
+
+
+@pytest.mark.slow
+def test_esc_leaves_what_is_queued_in_the_line(chat: Any, desk: Any) -> None:
+    screen = working(chat, desk, "second answer")
+    queues(screen, "one thing")
+    queues(screen, "another thing")
+    screen.types(ESC)
+    screen.sees("stopped after")
+    screen.shows("› one thing", "  another thing", "Enter sends, Esc drops")
+    screen.types(ESC)
+    screen.lacks("another thing")
+    screen.shows("Ask anything")
+    screen.lacks("queued:")
+
+
+@pytest.mark.slow
+def test_what_esc_left_in_the_line_is_sent_with_enter(chat: Any, desk: Any) -> None:
+    screen = working(chat, desk, "second answer")
+    queues(screen, "one thing")
+    screen.types(ESC)
+    screen.shows("› one thing", "Enter sends, Esc drops")
+    screen.types(ENTER)
+    screen.sees("> one thing", "second answer", "tokens in")

@@ -195,3 +195,28 @@ def test_a_theme_is_picked_and_kept(chat: Any, desk: Any) -> None:
     screen.types(ESC)
     assert 'theme = "dark"' in (desk.home / "config.toml").read_text()
     assert os.stat(desk.home / "config.toml").st_mode & 0o777 == 0o600
+
+
+@pytest.mark.slow
+def test_a_model_and_its_effort_are_picked_from_what_is_known(chat: Any, serve: Any) -> None:
+    """With windows, prices and effort; the list is the server's own, asked for once."""
+    prices = '[model_prices."gpt-5-mini"]\ninput = 0.25\ncached_input = 0.025\noutput = 2.0\n'
+    screen = chat(["fine"], settings=prices)
+    server = serve.servers[-1]
+    server._models = ("gpt-5-mini", "gpt-5.5", "odd-one")
+    says(screen, "/model")
+    screen.shows("Which model?", "› gpt-5.5", "  gpt-5-mini", "$0.25 in, $2 out", "low medium")
+    screen.types("\x1b[A" + ENTER)
+    screen.shows("How much effort for gpt-5-mini?", "› as the model's server likes it")
+    screen.types("\x1b[B\x1b[B" + ENTER)
+    screen.sees("Model: gpt-5-mini · Effort: low")
+    screen.shows("· gpt-5-mini ·")
+    says(screen, "hello")
+    screen.sees("fine", "tokens in")
+    sent = server.requests[-1].body
+    assert (sent["model"], sent["reasoning"]["effort"]) == ("gpt-5-mini", "low")
+    says(screen, "/model odd")
+    screen.shows("› odd-one", "  odd  as you wrote it")
+    screen.types(ENTER)
+    screen.sees("Model: odd-one")
+    assert len(server.listings) == 1

@@ -222,14 +222,14 @@ def test_what_a_turn_leaves_open_is_closed_with_it() -> None:
 def test_a_repeated_answer_starts_a_new_message() -> None:
     timeline = folded(
         AgentMessageDelta(delta="ha"),
-        StreamError(message="again (cut)"),
+        StreamError(message="", kind="stream", reason="cut", attempt=1, most=5),
         AgentMessage(message="ok"),
     )
     texts = [cell.text for cell in timeline.cells if isinstance(cell, MessageCell | NoticeCell)]
-    assert texts == ["ha", "again (cut)", "ok"]
-    again = timeline.feed(StreamError(message="again 2 (cut)"))
+    assert texts == ["ha", "The connection broke; trying again now (1 of 5)", "ok"]
+    again = timeline.feed(StreamError(message="", kind="stream", reason="cut", attempt=2, most=5))
     assert isinstance(again, NoticeCell)
-    assert again.text == "again 2", "a reason is named once"
+    assert again.text == "The connection broke; trying again now (2 of 5)", "a reason is named once"
 
 
 def test_a_blocked_connection_goes_to_the_only_running_call() -> None:

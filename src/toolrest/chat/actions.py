@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _TWICE = 1.5
 """Seconds in which a second Esc belongs to the first."""
 _NOT_TYPED = "  Not run: only what you type yourself is; without the ! it is a message"
-_LEAVES = " Ctrl-C again, Ctrl-D or /quit leaves"
+_LEAVES = "  Ctrl-C again, Ctrl-D or /exit leaves"
+_KEPT = "  Enter sends, Esc drops"
 
 
 class KeyActions:
@@ -215,19 +216,29 @@ class KeyActions:
         elif self._writes_answer() or isinstance(self._questions.first, Posed):
             self._questions.dismiss()
         elif self._chat.busy:
-            self._chat.spawn(self._chat.session.interrupt())
+            self._chat.spawn(self._stop())
+        elif live.hint == _KEPT:
+            self._screen.buffer.reset()
         elif self.is_empty and self._questions.first is None:
             if now - self._escaped < _TWICE:
                 self.back()
                 return
             self._escaped = now
-            live.hint = " Esc again goes back to an earlier message"
+            live.hint = "  Esc again goes back to an earlier message"
         self._screen.app.invalidate()
 
     def _is_vis_own_escape(self) -> bool:
         """Whether Esc was meant for a line in vi's mode, which a question took the keys from."""
         writing = self._screen.is_inserting and not self.is_empty
         return self.is_choosing and writing and not self._questions.is_ready
+
+    async def _stop(self) -> None:
+        """End the turn; what was queued comes into the line, if that is empty."""
+        await self._chat.session.interrupt()
+        free = self.is_empty and not self._writes_answer()
+        if free and (text := self._chat.session.take_all_back()):
+            self._screen.buffer.document = Document(text, len(text))
+            self._screen.live.hint = _KEPT
 
     def escape_and(self, char: str) -> None:
         """Esc, and a character that came with it."""
@@ -250,7 +261,7 @@ class KeyActions:
         elif self._screen.buffer.text and not self.is_choosing:
             self._screen.buffer.reset()
         elif self._chat.busy:
-            self._chat.spawn(self._chat.session.interrupt())
+            self._chat.spawn(self._stop())
         elif live.hint == _LEAVES:
             self._chat.leave()
         else:

@@ -33,7 +33,7 @@ class Picker(Struct, eq=False):
         start = max(0, min(self.at - most // 2, len(self.rows) - most))
         found: list[Line] = [[("yellow", self.title)]] if room > 1 else []
         for number, row in enumerate(self.rows[start : start + most], start):
-            text = " ".join(shown(row).split())
+            text = shown(" ".join(row.split("\n")))
             marked = number == self.at
             found.append([("bold" if marked else "dim", f"{'›' if marked else ' '} {text}")])
         return [*found, [("italic", f"  … {more}")]] if more else found

@@ -235,6 +235,14 @@ class ChatSession:
                 return self.queue.pop(at)
         return None
 
+    def take_all_back(self) -> str | None:
+        """All that the person has queued, as one message; None where a command is among it."""
+        own = [text for text in self.queue if not isinstance(text, ServersText)]
+        if not own or any(text.startswith("/") for text in own):
+            return None
+        self.queue[:] = [text for text in self.queue if isinstance(text, ServersText)]
+        return "\n\n".join(own)
+
     def compact(self, note: str) -> None:
         """Replace the conversation by a summary."""
         if self.busy:

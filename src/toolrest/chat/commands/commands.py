@@ -17,6 +17,7 @@ from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.changes import session_diff
 from toolrest.chat.commands.copying import copied_text, osc52
 from toolrest.chat.commands.mcp_prompts import McpPrompts
+from toolrest.chat.commands.models import pick_model
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
 from toolrest.chat.picker import Picker
@@ -141,7 +142,7 @@ class Commands:
         self._list(session_text.status(self._conversation))
 
     def _model(self, rest: str) -> None:
-        self._change("model", rest, "name a model: /model NAME; toolrest models lists them")
+        self._chat.spawn(pick_model(self._chat, rest))
 
     def _approvals(self, rest: str) -> None:
         self._choose("approval_policy", rest, "When to ask?", get_args(ApprovalPolicy))
@@ -152,21 +153,18 @@ class Commands:
     def _choose(self, key: str, value: str, question: str, names: tuple[str, ...]) -> None:
         """Change a setting to the value that is named, or that is picked from a list."""
         if value:
-            self._change(key, value, "")
+            self._change(key, value)
             return
         current = getattr(self._chat.session.conversation.rest.settings, key)
 
         def take(number: int) -> None:
-            self._change(key, names[number], "")
+            self._change(key, names[number])
 
         title = f"{question} (↑ ↓, Enter; Esc leaves)"
         self._chat.screen.pick(Picker(title, list(names), take, names.index(current)))
 
-    def _change(self, key: str, value: str, usage: str) -> None:
-        if value:
-            self._chat.spawn(self._chat.session.change(**{key: value}))
-        else:
-            self._say(f"  {usage}")
+    def _change(self, key: str, value: str) -> None:
+        self._chat.spawn(self._chat.session.change(**{key: value}))
 
     def _init(self, rest: str) -> None:
         self._chat.session.say(session_text.INIT)

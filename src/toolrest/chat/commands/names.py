@@ -7,7 +7,7 @@ from toolrest.timeline.session_text import own_prompts
 COMMANDS = {
     "help": "the commands and keys",
     "status": "model, sandbox, approvals, tokens, session",
-    "model": "another model from here on: /model NAME",
+    "model": "another model or effort: /model [NAME [EFFORT]]",
     "approvals": "when to ask: /approvals on-request|untrusted|never|…",
     "sandbox": "what may be written: /sandbox read-only|workspace-write",
     "new": "a new session in this folder",
