@@ -41,6 +41,8 @@
     ├── StillOpen                   (batch/tasks/journal.py) a task's session is open elsewhere
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── ClipboardError              (chat/composer/clipboard.py) no picture can be pasted
+    ├── CopyError                   (chat/commands/copying.py) nothing can be copied
+    ├── OwnCommandError             (chat/own_commands.py) a person's own command cannot start
     ├── EditorError                 (chat/composer/editor.py) $EDITOR cannot be started
     ├── ControlError                (control/server.py) a running session refuses a request
     │   └── NoSession               (control/client.py) it does not run, or has no control socket
