@@ -41,6 +41,8 @@
     ├── StillOpen                   (batch/tasks/journal.py) a task's session is open elsewhere
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── ClipboardError              (chat/composer/clipboard.py) no picture can be pasted
+    ├── CopyError                   (chat/commands/copying.py) nothing can be copied
+    ├── OwnCommandError             (chat/own_commands.py) a person's own command cannot start
     ├── EditorError                 (chat/composer/editor.py) $EDITOR cannot be started
     ├── ControlError                (control/server.py) a running session refuses a request
     │   └── NoSession               (control/client.py) it does not run, or has no control socket
@@ -107,7 +109,34 @@ class Failure:
 
 
 class ToolrestError(Exception):
-    """Base of every error that Toolrest raises on purpose."""
+    """Base of every error that Toolrest raises on purpose.
+
+    `hints` are sentences that say what to do about it; `str()` has them behind the reason.
+    """
+
+    hints: tuple[str, ...] = ()
+
+    def __init__(self, *reason: object, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(*reason)
+        if hints:
+            self.hints = hints
+
+    def __str__(self) -> str:
+        """The reason and the hints in one line."""
+        return told(self)
+
+    @property
+    def plain(self) -> str:
+        """The message without the hints."""
+        return super().__str__()
+
+
+def told(error: ToolrestError, between: str = " ") -> str:
+    """An error's reason, and then what to do about it: the one place that joins them."""
+    if not error.hints:
+        return error.plain
+    end = "" if error.plain.endswith((".", "!", "?")) else "."
+    return between.join((f"{error.plain}{end}", *error.hints))
 
 
 class ConfigError(ToolrestError):

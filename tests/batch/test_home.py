@@ -147,7 +147,7 @@ def test_a_rules_file_that_cannot_be_read_is_named(
         return real_open(path, *more, **options)
 
     monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(ConfigError, match=r"mine\.rules cannot be read.*Permission denied"):
+    with pytest.raises(ConfigError, match=r"cannot read .*mine\.rules.*Permission denied"):
         made(user)
 
 

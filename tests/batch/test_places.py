@@ -85,7 +85,7 @@ def test_a_store_without_room_stops_the_batch_and_asks_nothing_twice(
     grow = "mount -o remount,size=16m $store"
     ran = in_small_store(here, "$run; echo first $?", grow, "$run; echo then $?")
     assert ran.stdout == "first 1\nthen 0\n", ran.stderr
-    assert "stopped: the store cannot be written: No space left on device" in ran.stderr
+    assert "stopped: cannot write to the store: No space left on device" in ran.stderr
     here.store = Path(f"{here.store}.after")
     assert sorted(here.results()) == names
     assert {row["failure"] for row in here.results().values()} == {None}
@@ -112,7 +112,7 @@ def test_a_store_that_turns_read_only_loses_nothing(
     lines = ["$run & running=$!", f"{freeze}; touch {frozen}", "wait $running; echo first $?"]
     ran = in_small_store(here, *lines, "mount -o remount,rw $store", "$run; echo then $?")
     assert ran.stdout == "first 1\nthen 0\n", ran.stderr
-    assert re.search(r"task-0: the store cannot be written: \S+: Read-only file", ran.stderr)
+    assert re.search(r"task-0: cannot write to the store: \S+: Read-only file", ran.stderr)
     here.store = Path(f"{here.store}.after")
     assert here.results()["task-0"]["text"] == "task-0 is done"
     assert len(here.server.requests) == 1

@@ -280,7 +280,7 @@ async def test_totals_that_cannot_be_read_stop_the_batch(
     engine = LocalEngine(store, RunOptions(), Totals(store, runner, max_tokens=5), runner, print)
     store.fails = 100
     assert [await engine.may_begin() for _ in range(3)] == [True, True, False]
-    assert engine.counts.stopped == "the store cannot be read: Input/output error"
+    assert engine.counts.stopped == "cannot read the store: Input/output error"
 
 
 def test_an_unknown_kind_of_store_is_named() -> None:

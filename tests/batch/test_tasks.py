@@ -314,7 +314,7 @@ def test_a_store_that_cannot_be_written_is_refused_before_anything_runs(
     here.tasks(1)
     here.store = Path("/proc/no-store")
     ran = here.run()
-    assert (ran.code, "the store /proc/no-store cannot be written" in ran.err) == (2, True)
+    assert (ran.code, "cannot write to the store /proc/no-store" in ran.err) == (2, True)
     assert here.server.requests == []
 
 

@@ -42,12 +42,16 @@ def said_about(table: dict[str, Any]) -> list[str] | Layer:
 
 def came(value: Any) -> str:
     if isinstance(value, str):
-        return "the text " + toml_text(value if len(value) <= 40 else value[:40] + "…")
+        return "the text " + toml_text(short(value))
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):
         return "a table"
     return toml_text(value)[:40] if isinstance(value, int | float) else "a date"
+
+
+def short(value: Any) -> Any:
+    return value[:40] + "…" if isinstance(value, str) and len(value) > 40 else value
 
 
 def answer(dotted: str, written: str) -> str:
@@ -60,6 +64,8 @@ def answer(dotted: str, written: str) -> str:
         taken = toml_text(whole if template else find(whole, parse_key(dotted)))
         return "=" if taken == toml_text(value) else f"= {taken.replace(LONG, 'LONG')}"
     end = re.compile(rf"got {re.escape(came(value))}$")
+    chosen = f"no {dotted} {short(value)!r};"
+    said = [line.replace(chosen, "no @ %;") for line in said]
     lines = [end.sub("got %", line.replace(dotted, "@")) for line in said]
     return "\n".join(sorted(lines))
 

@@ -296,7 +296,7 @@ def test_a_name_that_toml_cannot_hold_is_an_error(folder: Path, file: Path) -> N
     ("key", "value", "part"),
     [
         ("modle", "x", "did you mean model?"),
-        ("on_ask", "maybe", "one of 'deny'"),
+        ("on_ask", "maybe", "choose deny"),
         ("hooks", "[]", "expected a table"),
         ("model.x", "1", "model is not a table"),
         ("tool_config.approval_policy", "none", "set the same thing differently"),

@@ -99,7 +99,7 @@ def test_nothing_works_means_nothing_runs(
     assert "no namespaces for you" in str(caught.value)
     assert "Landlock version 0" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert caught.value.remedy == "`toolrest doctor` says what is missing."
+    assert caught.value.hints == ("`toolrest doctor` says what is missing.",)
 
 
 def test_not_installed_is_said(

@@ -93,10 +93,10 @@ def test_built_in_providers(name: str, env: dict[str, str], url: str, kind: type
 @pytest.mark.parametrize(
     ("name", "env", "words"),
     [
-        ("azure", {"AZURE_OPENAI_API_KEY": "k"}, "set AZURE_OPENAI_ENDPOINT"),
-        ("bedrock", {"AWS_BEARER_TOKEN_BEDROCK": "k"}, "set AWS_REGION"),
-        ("vertex", {"VERTEX_ACCESS_TOKEN": "k"}, "set GOOGLE_CLOUD_PROJECT"),
-        ("openai-compatible", {}, "set OPENAI_COMPATIBLE_BASE_URL"),
+        ("azure", {"AZURE_OPENAI_API_KEY": "k"}, "Set AZURE_OPENAI_ENDPOINT"),
+        ("bedrock", {"AWS_BEARER_TOKEN_BEDROCK": "k"}, "Set AWS_REGION"),
+        ("vertex", {"VERTEX_ACCESS_TOKEN": "k"}, "Set GOOGLE_CLOUD_PROJECT"),
+        ("openai-compatible", {}, "Set OPENAI_COMPATIBLE_BASE_URL"),
         (
             "bedrock",
             {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "evil.example/#"},

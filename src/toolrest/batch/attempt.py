@@ -231,7 +231,7 @@ class Attempt:
             config = load(home=self._setup.home, overrides=self._setup.settings, surface="cli")
             redactor = redactor_for(config, os.environ)
         except ConfigError as error:
-            return f"[not kept, as it cannot be seen what is secret in it: {error}]\n".encode()
+            return f"[not kept, for its secrets cannot be told: {error}]\n".encode()
         text = output.decode("utf-8", "surrogateescape")
         return redactor.redact(text).encode("utf-8", "surrogateescape")
 
@@ -262,7 +262,7 @@ class Attempt:
         except Exception as error:  # one task must not take the others with it
             self._patch_error = str(error) or type(error).__name__
             if self.failure is None:
-                self.fail("patch", f"its changes cannot be taken: {self._patch_error}")
+                self.fail("patch", f"cannot take its changes: {self._patch_error}")
             return
         if self._patch.left_out:
             try:

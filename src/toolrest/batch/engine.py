@@ -143,9 +143,9 @@ class Bookkeeping:
         elif end.outcome == "unstored":
             self._unstored += 1
             self.totals.note(end.result or {})
-            self._say(f"{task.id}: the store cannot be written: {end.problem}")
+            self._say(f"{task.id}: cannot write to the store: {end.problem}")
             if self._unstored >= _MOST_UNSTORED:
-                counts.stopped = f"the store cannot be written: {end.problem}"
+                counts.stopped = f"cannot write to the store: {end.problem}"
         elif end.result is not None:
             self._unstored = 0
             self._take_result(task, end.result)

@@ -113,7 +113,7 @@ class ResultsFile:
         except OSError as error:
             # A tool of a task may have put something there: it has no result, and runs again.
             self.failed += 1
-            self._say(f"{task.id}: {error.filename} cannot be written: {error.strerror}")
+            self._say(f"{task.id}: cannot write {error.filename}: {error.strerror}")
             return
         self.failed += end.exit_code != 0
         self._say(f"{task.id}: {row.get('reason', 'died')}")

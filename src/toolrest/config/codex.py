@@ -128,7 +128,7 @@ def _profiles(home: str, raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
     try:
         names = sorted(os.listdir(home))
     except OSError as error:
-        raise ConfigError(f"{home}: cannot be listed: {error.strerror}") from None
+        raise ConfigError(f"cannot list {home}: {error.strerror}") from None
     for name in names:
         if name.endswith(_PROFILE_FILE) and (table := read_toml(os.path.join(home, name))):
             yield name.removesuffix(_PROFILE_FILE), table

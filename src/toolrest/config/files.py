@@ -102,13 +102,13 @@ def read_text(path: str) -> str | None:
         return None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+        raise ConfigError(f"cannot read {path}: {reason}") from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ConfigError(f"{path}: not a regular file")
         data = _read_all(fd)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     finally:
         os.close(fd)
     if len(data) > MAX_FILE:
@@ -160,5 +160,5 @@ def unsafe_owner(path: str) -> str | None:
     # A group of one's own is usual where umask is 002, and harmless.
     others = stat.S_IWOTH | (stat.S_IWGRP if info.st_gid != os.getegid() else 0)
     if info.st_mode & others:
-        return f"{path} can be written by other users; run: chmod 600 {path}"
+        return f"{path} can be written by other users: run `chmod 600 {path}`"
     return None

@@ -21,7 +21,7 @@ from toolrest.config.keys import (
 from toolrest.config.schema.aliases import ALIASES, PENDING_KEYS, SWITCHES, pending_in
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.table import SettingProblem, Table, TableError
-from toolrest.config.schema.types import APPROVAL_PRESETS, SHELL_SPELLINGS
+from toolrest.config.schema.types import APPROVAL_PRESETS, NOT_EMPTY, SHELL_SPELLINGS
 from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
 
@@ -185,6 +185,10 @@ def _problem_line(place: LayerSource, key: Key, problem: SettingProblem) -> str:
     return _mismatch(place, key, problem.text, problem.value)
 
 
+_UNNAMED = ("flag", "argument")
+"""What was set by the person or program who reads the message; other places are named."""
+
+
 def _unknown_line(place: LayerSource, key: Key) -> str:
     meant = nearest(key)
     if key[-1].endswith("_ms") and meant and meant.endswith("_sec"):
@@ -200,12 +204,19 @@ def unknown_key(key: Key) -> str:
 
 
 def _mismatch(place: LayerSource, key: Key, expected: str, got: Any) -> str:
+    where = "" if place.label in _UNNAMED else f"{place.label}: "
+    if got == "" and expected == NOT_EMPTY:
+        return f"{where}{format_key(key)} is empty"
+    if expected.startswith("one of ") and isinstance(got, str) and not looks_secret(key):
+        choices = expected.removeprefix("one of ").replace("'", "")
+        value = got if len(got) <= 40 else got[:40] + "…"
+        return f"{where}no {format_key(key)} {value!r}; choose {choices}"
     hint = ""
     if place.kind == "override" and expected == "a text in quotes":
         hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
     if expected == "a list" and isinstance(got, str):
         expected = 'a list like ["a", "b"]'
-    return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
+    return f"{where}{format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
 
 
 def _shown(key: Key, value: Any) -> str:

@@ -29,7 +29,7 @@ def _ranked(order: Sequence[str]) -> Rule:
     def rule(wanted: Any, base: Any, workspace: str) -> str | None:
         if order.index(wanted) >= order.index(base):
             return None
-        return f"it would loosen {toml_text(base)}"
+        return f"that loosens {toml_text(base)}"
 
     return rule
 
@@ -37,16 +37,16 @@ def _ranked(order: Sequence[str]) -> Rule:
 def _stricter(wanted: Any, base: Any, workspace: str) -> str | None:
     order = ("allow", "ask", "deny")
     if wanted == "allow" or (base is not None and order.index(wanted) < order.index(base)):
-        return "it would loosen what you have set" if base else "a project can only ask or deny"
+        return "that loosens your own setting" if base else "a project can only ask or deny"
     return None
 
 
 def _on_ask(wanted: Any, base: Any, workspace: str) -> str | None:
-    return "it would allow what should be asked" if wanted == "allow" != base else None
+    return "that allows what should be asked about" if wanted == "allow" != base else None
 
 
 def _at_most(wanted: Any, base: Any, workspace: str) -> str | None:
-    return None if base is None or wanted <= base else f"it would raise {toml_text(base)}"
+    return None if base is None or wanted <= base else f"that raises {toml_text(base)}"
 
 
 def _tokens(wanted: Any, base: Any, workspace: str) -> str | None:
@@ -59,7 +59,7 @@ def _chars(wanted: Any, base: Any, workspace: str) -> str | None:
 
 def _only(strict: bool) -> Rule:
     def rule(wanted: Any, base: Any, workspace: str) -> str | None:
-        return None if wanted == strict or base != strict else "it would loosen what you have set"
+        return None if wanted == strict or base != strict else "that loosens your own setting"
 
     return rule
 
@@ -73,7 +73,7 @@ def _narrower_roots(wanted: Any, base: Any, workspace: str) -> str | None:
 
 def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
     if base is None:
-        return "it could switch on what is off by default; use tools.disabled"
+        return "it can switch on tools that are off; use tools.disabled"
     wider = [name for name in wanted if not covered(name, base)]
     return f"{toml_text(wider[0])} is not in your tools.enabled" if wider else None
 
@@ -96,7 +96,7 @@ def _fewer(wanted: Any, base: Any, workspace: str) -> str | None:
 
 def _fewer_servers(wanted: Any, base: Any, workspace: str) -> str | None:
     if base is None:
-        return "it could start what you have not chosen; set active_mcp_servers yourself"
+        return "it can start servers that you have not chosen; set active_mcp_servers yourself"
     return _fewer(wanted, base, workspace)
 
 

@@ -104,7 +104,7 @@ def _make_private(home: str) -> None:
         if info.st_uid == os.geteuid() and info.st_mode & 0o077:
             os.chmod(home, 0o700)
     except OSError as error:
-        raise ConfigError(f"{home}: cannot be made: {error.strerror}") from None
+        raise ConfigError(f"cannot make {home}: {error.strerror}") from None
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _locked(home: str) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be opened: {error.strerror}") from None
+        raise ConfigError(f"cannot open {path}: {error.strerror}") from None
     try:
         deadline = time.monotonic() + LOCK_PATIENCE
         while True:
@@ -145,7 +145,7 @@ def replace_file(path: str, text: str) -> None:
             raise
         _sync_folder(folder)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _write_all(fd: int, data: bytes) -> None:

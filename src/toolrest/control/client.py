@@ -42,7 +42,7 @@ async def ask_session(home: str, session_id: str, op: str, **fields: Any) -> JSO
             writer.write(line.encode("utf-8", "surrogatepass") + b"\n")
             reply = _object(await reader.readline())
     except TimeoutError:
-        raise NoAnswer("the session has not answered; look whether it has done it") from None
+        raise NoAnswer("no answer from the session; check whether it did this") from None
     except (OSError, ValueError):
         raise NoAnswer("the session has ended without an answer") from None
     finally:

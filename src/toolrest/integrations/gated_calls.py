@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_HELD = 150  # below what the store takes of one session
 _NO_APPROVAL = "not run: this call needs approval, and was not approved: {reason}"
 _CHANGED = (
-    "not run: what it would do has changed since it was approved. Call it again to have it asked "
+    "not run: this call has changed since it was approved. Call it again to have it asked "
     "about: {reason}"
 )
 

@@ -314,7 +314,7 @@ def _misdirected(listed: list[Any]) -> Iterator[tuple[str, str]]:
 def _refused_start(error: Exception) -> McpRefused:
     if isinstance(error, MCPError):
         return McpRefused(f"it refused to start: {error.message}", error.code)
-    reason = "its answer cannot be read" if isinstance(error, ValidationError) else str(error)
+    reason = "no valid answer" if isinstance(error, ValidationError) else str(error)
     return McpRefused(f"it cannot be used: {reason}")
 
 

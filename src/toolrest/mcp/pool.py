@@ -194,6 +194,7 @@ def _import_sdk() -> None:
         import_module("toolrest.mcp.conversation")
     except ImportError:
         raise McpUnavailable(
-            "MCP servers need the package `mcp`; install it with: pip install 'toolrest[mcp]'"
+            "MCP servers need the package `mcp`",
+            hints=("Install it with `pip install 'toolrest[mcp]'`.",),
         ) from None
     silence_sdk()

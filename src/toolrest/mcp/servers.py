@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
+from toolrest.errors import ConfigError
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.json_files import expand, project_servers, variables_in
 from toolrest.private_files import project_has
@@ -83,6 +84,13 @@ class Configured(Struct):
 
     servers: dict[str, Server]
     warnings: list[str] = field(default_factory=list)
+
+
+def no_server(name: str) -> ConfigError:
+    """The error for a name that no server has."""
+    return ConfigError(
+        f"there is no MCP server {name!r} here", hints=("`toolrest mcp list` has them all.",)
+    )
 
 
 def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Configured:

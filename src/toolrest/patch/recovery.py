@@ -97,7 +97,7 @@ def _one(records: str, name: str, workspace: str | None) -> Iterator[str]:
     except FileNotFoundError:
         return  # its patch has ended
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        yield f"{os.path.join(records, name)} cannot be read: {error}"
+        yield f"cannot read {os.path.join(records, name)}: {error}"
     else:
         yield from work.report()
 

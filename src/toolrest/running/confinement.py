@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
-from toolrest.errors import RespondToModel
+from toolrest.errors import RespondToModel, told
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import make_private
 from toolrest.process.child import Child
@@ -359,8 +359,7 @@ class Enclosure:
 
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
         """The error for the model when a command cannot be confined."""
-        reason = str(error).removesuffix(error.remedy).rstrip()
-        text = "\n".join(filter(None, (reason, error.remedy)))
+        text = told(error, "\n")
         if not isinstance(error, SandboxBusy | FolderNotShown):
             self.unavailable = text
         said = "No sandbox works here: not run." if error.tried and self.why_none else text

@@ -189,8 +189,8 @@ def _virtual_machine(policy: SandboxPolicy, registry: str, options: VmOptions | 
             options = VmOptions(vm_folder(toolrest_home(None, os.environ)))
         probe, engine = probe_vm(policy, options, registry, examined=True)
     except SandboxUnavailable as error:
-        detail = str(error).removesuffix(error.remedy).removeprefix("sandbox: ").strip()
-        return Finding("vm", False, detail, remedy=error.remedy)
+        detail = error.plain.removeprefix("sandbox: ")
+        return Finding("vm", False, detail, remedy=" ".join(error.hints))
     engine.close()
     return Finding("vm", True, probe.detail, probe.controls, HARD_LINK, BROKEN)
 

@@ -8,12 +8,11 @@ from toolrest.errors import ToolrestError
 class SandboxUnavailable(ToolrestError):
     """Nothing on this machine can enforce the policy; the command was not run.
 
-    `remedy` is one line that says what to do; `tried` has one reason per backend.
+    `tried` has one reason per backend.
     """
 
-    def __init__(self, message: str, *, remedy: str = "", tried: tuple[str, ...] = ()) -> None:
-        super().__init__(f"{message} {remedy}".strip())
-        self.remedy = remedy
+    def __init__(self, reason: str, *, remedy: str = "", tried: tuple[str, ...] = ()) -> None:
+        super().__init__(reason, hints=(remedy,) if remedy else ())
         self.tried = tried
 
 
@@ -33,5 +32,5 @@ def unseen(path: str) -> SandboxUnavailable:
     """The error for a path that must be protected, and cannot even be looked at."""
     return SandboxUnavailable(
         f"sandbox: {path} cannot be looked at, so it cannot be protected.",
-        remedy="Give yourself the right to (`chmod u+rwx` on its folder), or remove it.",
+        remedy="Give yourself the right (`chmod u+rwx` on its folder), or remove it.",
     )

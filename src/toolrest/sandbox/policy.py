@@ -187,7 +187,7 @@ def _absolute(path: str, key: str, base: str) -> str:
     try:
         return os.path.realpath(os.path.join(base, os.path.expanduser(text)))
     except OSError as error:
-        raise ConfigError(f"{key}: {text} cannot be followed: {os_words(error)}") from None
+        raise ConfigError(f"{key}: cannot follow {text}: {os_words(error)}") from None
 
 
 def _folder(path: str, key: str) -> str:
@@ -202,7 +202,7 @@ def _roots(asked: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     real = unique(os.path.realpath(path) for path in asked if path.startswith("/"))
     for path in real:
         if any(inside(path, place) for place in _NEVER_ROOTS):
-            raise ConfigError(f"writable_roots: {path} cannot be made writable in a sandbox")
+            raise ConfigError(f"writable_roots: no sandbox can make {path} writable")
     there = sorted((path for path in real if os.path.isdir(path)), key=_depth)
     return tuple(there), tuple(path for path in real if not os.path.isdir(path))
 

@@ -156,7 +156,7 @@ def failure(part: Fail | Cut | Incomplete | Garbage) -> ModelError:
     if isinstance(part, Cut):
         return ModelError("stream", "stream closed before response.completed")
     if isinstance(part, Garbage):
-        message = f"an event of the server's answer cannot be read: {part.text}"
+        message = f"cannot read an event of the server's answer: {part.text}"
         return ModelError("stream", message)
     if isinstance(part, Incomplete):
         message = f"Incomplete response returned, reason: {part.reason}"

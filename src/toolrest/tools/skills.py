@@ -222,7 +222,7 @@ class ReadSkill(Tool):
         try:
             text = await ctx.in_thread(read_skill_file, skill.file, ctx.files)
         except ValueError as error:
-            raise RespondToModel(f"the skill {skill.name} cannot be read: {error}") from None
+            raise RespondToModel(f"cannot read the skill {skill.name}: {error}") from None
         return ToolOutput(f"Skill {skill.name}, its files are in {skill.folder}\n\n{text}")
 
     def _listing(self) -> str:

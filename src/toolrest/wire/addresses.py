@@ -50,8 +50,11 @@ def _filled(name: str, template: str, env: Mapping[str, str]) -> str:
         value = env.get(variable, "").strip().rstrip("/")
         if not value:
             raise ConfigError(
-                f"the address of {name} is not known: set {variable}, or "
-                f"model_providers.{name}.base_url ({template}), or run: toolrest setup"
+                f"the address of {name} is not known",
+                hints=(
+                    f"Set {variable} or model_providers.{name}.base_url ({template}), or run "
+                    "`toolrest setup`.",
+                ),
             )
         if not (template.startswith(f"{{{variable}}}") or re.fullmatch(r"[\w-]+", value)):
             raise ConfigError(f"{variable} is no part of the address of {name}: {value!r}")

@@ -50,8 +50,11 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
     settings = config.value
     if settings.model is None:
         raise ConfigError(
-            "no model is set: run `toolrest setup`, give -m NAME or set model in config.toml "
-            "(`toolrest models` lists what the provider offers)"
+            "no model is set",
+            hints=(
+                "Run `toolrest setup`, give -m NAME, or set model in config.toml; `toolrest models`"
+                " lists them.",
+            ),
         )
     provider = provider_for(config, env)
     facts = facts_at(config, settings.model, provider.id, provider.base_url.reveal())
@@ -249,10 +252,10 @@ def _key(
         return _clean(stored.reveal(), "stored for this provider"), None
     if key or not required:
         return _clean(key, variable), variable if key else None
-    more = f" {row.env_key_instructions}" if row and row.env_key_instructions else ""
-    if not more:
-        more = f" It holds the key for the provider {name!r}. Set it, or run: toolrest setup"
-    raise ConfigError(f"Missing environment variable: `{variable}`.{more}")
+    hint = f"It holds the key for {name}: set it, or run `toolrest setup`."
+    if row and row.env_key_instructions:
+        hint = row.env_key_instructions
+    raise ConfigError(f"Missing environment variable: `{variable}`.", hints=(hint,))
 
 
 def _clean(key: str, variable: str) -> Secret:

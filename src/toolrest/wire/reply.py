@@ -114,7 +114,7 @@ class Body:
             return
         rows = [bytes(line) for line in document.splitlines() if line.strip()]
         if len(rows) < 2 or _object(rows[0]) is None:
-            raise ModelError("stream", "the server answered with JSON that cannot be read")
+            raise ModelError("stream", "cannot read the JSON that the server answered with")
         for row in rows:
             if self._parser.completed is None:
                 yield from self._parser.feed(row)
@@ -124,7 +124,7 @@ class Body:
 
 def _unreadable(data: bytes) -> ModelError:
     event = data.decode("utf-8", "replace")[:_SHOWN]
-    return ModelError("stream", f"an event of the server's answer cannot be read: {event}")
+    return ModelError("stream", f"cannot read an event of the server's answer: {event}")
 
 
 def _object(data: bytes | bytearray) -> JSONObject | None:

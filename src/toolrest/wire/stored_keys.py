@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 from functools import cache
 from importlib import import_module
@@ -44,11 +45,13 @@ def _stored(home: str) -> tuple[dict[str, str], list[str]]:
     except FileNotFoundError:
         return {}, []
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     with os.fdopen(fd, "rb") as file:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
-            raise ConfigError(f"{path}: other users can reach it; run: chmod 600 {path}")
+            raise ConfigError(
+                f"other users can read {path}", hints=(f"Run `chmod 600 {shlex.quote(path)}`.",)
+            )
         return _keys(file.read(_MOST), path)
 
 
@@ -60,7 +63,7 @@ def _keys(data: bytes, path: str) -> tuple[dict[str, str], list[str]]:
     except (ValueError, KeyError, TypeError):
         keys = names = None
     if not isinstance(keys, dict) or not isinstance(names, list):
-        raise ConfigError(f"{path}: it cannot be read; make it again with: toolrest setup")
+        raise ConfigError(f"{path} is damaged", hints=("Run `toolrest setup` to make it again.",))
     written = {name: key for name, key in keys.items() if isinstance(key, str) and key}
     return written, [name for name in names if isinstance(name, str)]
 

@@ -112,6 +112,6 @@ def test_a_truncation_needs_mode_and_limit(desk: Any) -> None:
 
 def test_a_model_of_no_family_is_a_warning(desk: Any) -> None:
     (warning,) = desk.load(overrides=["model=mystery"]).warnings
-    assert "'mystery' belongs to no known family" in warning
+    assert "Unknown model 'mystery': using default tools" in warning
     assert desk.load(overrides=["model=mystery", "model_family=unknown"]).warnings == ()
     assert desk.load(overrides=["model=claude-x"]).warnings == ()

@@ -274,10 +274,10 @@ def test_a_folder_that_cannot_be_made_is_an_audit_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = AuditLog(tmp_path / "file" / "audit", "s1")
     with pytest.raises(
-        AuditError, match=r"cannot be written: .* \(os error 20\); make room or set"
+        AuditError, match=r"cannot write the audit log .* \(os error 20\); make room, or name"
     ):
         log.on_event(_decision())
-    with pytest.raises(AuditError, match="cannot be written"):
+    with pytest.raises(AuditError, match="cannot write"):
         log.on_event(_decision())
     log.close()
 
@@ -463,9 +463,9 @@ def test_every_answer_says_what_it_cannot_show(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_read_is_an_audit_error(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
-        with pytest.raises(AuditError, match="cannot be read"):
+        with pytest.raises(AuditError, match="cannot read the audit log"):
             verify(path)
-        with pytest.raises(AuditError, match="cannot be read"):
+        with pytest.raises(AuditError, match="cannot read the audit log"):
             list(show(path))
 
 

@@ -78,7 +78,7 @@ def test_a_planted_symlink_is_refused(tmp_path: Path, planted: str) -> None:
     file = spill.save("secret")
     assert file.path is None
     assert file.problem is not None
-    assert file.problem.startswith(f"{spill.path} cannot be written: ")
+    assert file.problem.startswith(f"cannot write {spill.path}: ")
     assert list(target.iterdir()) == []
     assert link.is_symlink()
 
@@ -151,5 +151,5 @@ print(file.path, file.problem)
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == (
-            f"None {home}/spill/s1 cannot be written: Permission denied (os error 13)\n"
+            f"None cannot write {home}/spill/s1: Permission denied (os error 13)\n"
         )

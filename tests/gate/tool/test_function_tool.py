@@ -241,7 +241,7 @@ def test_unresolvable_hints_are_refused() -> None:
     def broken(value: Missing) -> str:  # type: ignore[name-defined]  # noqa: F821
         return str(value)
 
-    with pytest.raises(ToolDefinitionError, match="type hints cannot be read"):
+    with pytest.raises(ToolDefinitionError, match="cannot read its type hints"):
         tool(broken)
 
 

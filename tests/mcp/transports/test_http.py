@@ -269,7 +269,7 @@ async def test_nobody_listens(open_rest: Open, monkeypatch: pytest.MonkeyPatch) 
             await rest.wait_for_mcp()
             assert rest.mcp is not None
             (status,) = rest.mcp.status()
-            assert "cannot be reached" in status.reason
+            assert "cannot reach" in status.reason
             assert "hidden-in-the-address" not in status.reason + status.target
 
 

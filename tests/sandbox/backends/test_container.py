@@ -498,7 +498,7 @@ def test_which_engine_answers(policy: SandboxPolicy, tmp_path: Path) -> None:
     silent = engine_that(tmp_path / "silent", "echo 'no daemon' >&2; exit 1")
     with pytest.raises(SandboxUnavailable, match="no daemon") as caught:
         answering_engine(ContainerOptions(IMAGE, engine=silent), policy)
-    assert "apt install podman" in caught.value.remedy
+    assert "apt install podman" in caught.value.hints[0]
     with pytest.raises(SandboxUnavailable, match="not installed"):
         answering_engine(ContainerOptions(IMAGE, engine="no-such-engine"), policy)
     fine = engine_that(tmp_path / "fine", 'test "$1" = --x && test "$2" = info')

@@ -367,7 +367,7 @@ async def test_a_file_that_appeared_while_the_approver_thought_is_asked_about(
     ) as rest:
         await rest.call("apply_patch", patch)
     assert len(asked) == 2
-    assert "new.txt is not what it was" in asked[1].reason
+    assert "new.txt changed meanwhile" in asked[1].reason
     assert (tmp_path / "new.txt").read_text() == "the person's own\n"
 
 

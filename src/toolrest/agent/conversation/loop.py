@@ -200,7 +200,7 @@ class Loop:
         items = without_refused_images(self.conversation.transcript.items)
         if items is None:
             return False
-        summary = "pictures that the model's server could not read were left out"
+        summary = "left out pictures that the model's server could not read"
         self.conversation.replace(items, summary)
         return True
 

@@ -138,7 +138,7 @@ def base_instructions(settings: Settings) -> str:
         with open(path, encoding="utf-8", opener=regular_file) as file:
             text = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"model_instructions_file: {path} cannot be read: {error}") from None
+        raise ConfigError(f"model_instructions_file: cannot read {path}: {error}") from None
     if not text:
         raise ConfigError(f"model_instructions_file: {path} is empty")
     return text
@@ -264,10 +264,12 @@ def image_url(path: str) -> str:
         with open(path, "rb") as file:
             data = file.read(LARGEST_IMAGE + 1)
     except OSError as error:
-        raise ConfigError(f"image {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the image {path}: {error.strerror}") from None
     kind = format_of(data)
     if kind not in _TAKEN:
-        raise ConfigError(f"image {path} is not a PNG, JPEG, GIF or WebP picture")
+        raise ConfigError(f"the image {path} is not a PNG, JPEG, GIF or WebP picture")
     if len(data) > LARGEST_IMAGE:
-        raise ConfigError(f"image {path} is larger than {LARGEST_IMAGE:,} bytes; make it smaller")
+        raise ConfigError(
+            f"the image {path} is larger than {LARGEST_IMAGE:,} bytes; make it smaller"
+        )
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

@@ -185,8 +185,8 @@ def _lock(file: int, path: str) -> None:
     except OSError:
         os.close(file)
         raise ConfigError(
-            f"the session in {path} is open in another process; end that one first, or "
-            "make a copy with: toolrest sessions fork"
+            f"the session in {path} is open in another process",
+            hints=("End that one, or make a copy with `toolrest sessions fork`.",),
         ) from None
 
 

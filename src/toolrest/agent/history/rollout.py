@@ -158,7 +158,7 @@ def _raw_lines(path: str) -> Iterator[bytes]:
                 if line.strip():
                     yield line
     except OSError as error:
-        raise ConfigError(f"the session {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the session {path}: {error.strerror}") from None
 
 
 def line_json(line: bytes) -> Any:

@@ -21,6 +21,8 @@ _SAID = 200
 _TAIL = 256 << 10
 """Bytes at the end of a session's file in which its last message is looked for."""
 SHORTEST_PREFIX = 4
+LISTED = ("`toolrest sessions list` has them all.",)
+"""The hint where a session is not found."""
 
 
 class Stored(Struct):
@@ -131,7 +133,7 @@ def find_session(home: str, wanted: str) -> Stored:
     if found:
         ids = ", ".join(stored.thread_id for stored in found[:5])
         raise ConfigError(f"several sessions start with {wanted!r}: {ids}")
-    raise ConfigError(f"there is no session {wanted!r}; see: toolrest sessions list")
+    raise ConfigError(f"there is no session {wanted!r}", hints=LISTED)
 
 
 def exact_session(home: str, thread_id: str) -> Stored:
@@ -139,7 +141,7 @@ def exact_session(home: str, thread_id: str) -> Stored:
     for stored in stored_sessions(home):
         if stored.thread_id == thread_id:
             return stored
-    raise ConfigError(f"there is no session {thread_id!r}; see: toolrest sessions list")
+    raise ConfigError(f"there is no session {thread_id!r}", hints=LISTED)
 
 
 def latest_session(home: str, cwd: str | None = None) -> Stored:
@@ -147,5 +149,5 @@ def latest_session(home: str, cwd: str | None = None) -> Stored:
     rows = sorted(summaries(home, cwd), key=lambda row: row.changed, reverse=True)
     if not rows:
         where = f" in {cwd}" if cwd else ""
-        raise ConfigError(f"there is no earlier session{where}; see: toolrest sessions list")
+        raise ConfigError(f"there is no earlier session{where}", hints=LISTED)
     return rows[0].stored

@@ -164,5 +164,5 @@ def _items(messages: Any) -> list[JSONObject]:
         if texts:
             found.append(message(role, *texts))
     if not found:
-        raise McpError("there is no text in what the server wants completed")
+        raise McpError("the server's request holds no text")
     return found

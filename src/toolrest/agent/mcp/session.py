@@ -253,7 +253,7 @@ class McpSession:
             self._bus.emit(event)
         except ToolrestError:
             # The next call meets the same problem and reports it; a background task cannot.
-            _log.exception("an event of the MCP servers could not be emitted")
+            _log.exception("cannot emit an event of the MCP servers")
 
     def explain(self, name: str) -> str | None:
         """The state of the server that a name without a tool belongs to."""

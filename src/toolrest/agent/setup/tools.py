@@ -92,7 +92,7 @@ def refuse_if_others_can_write(path: str, home: str) -> None:
         raise PermissionError(f"tools can write what {path} leads to")
     status = os.stat(path)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
-        raise PermissionError(f"others can write {path}; run: chmod go-w {path}")
+        raise PermissionError(f"others can write {path}: run `chmod go-w {path}`")
 
 
 def _tools_in(path: str) -> list[Tool]:

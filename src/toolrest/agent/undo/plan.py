@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from toolrest.agent.undo.records import Changes, FileRecord, State, parse, same
 
-CHANGED_SINCE = "it was changed since, and not by these turns"
+CHANGED_SINCE = "changed since, and not by these turns"
 _CACHES = frozenset(("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"))
 
 

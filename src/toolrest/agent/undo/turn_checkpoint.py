@@ -140,7 +140,7 @@ class TurnCheckpoint(Struct):
                 await run_in_thread(self.saver.get().keep, (effects.writes,), threading.Event())
         except (CheckpointError, OSError) as error:
             raise RespondToModel(
-                f"not run: the state before it could not be saved: {error}. Make room or repair "
+                f"not run: the files as they are could not be saved: {error}. Make room or repair "
                 "that; checkpoints.enabled = false works without undo"
             ) from None
 
@@ -186,7 +186,7 @@ class TurnCheckpoint(Struct):
                 changes = await run_in_thread(end, (number,), threading.Event())
         except (CheckpointError, OSError) as error:
             # The turn stays open in the journal; the next one to look ends it.
-            self.bus.emit(WarningEvent(message=f"what this turn changed was not noted: {error}"))
+            self.bus.emit(WarningEvent(message=f"undo does not know this turn's changes: {error}"))
             return
         if watch is not None:
             watch.after_end()

@@ -276,7 +276,7 @@ class Watch(Struct, eq=False):
         try:
             result = put_back(watched, self.home, self._is_approved, spares_writing=spares)
         except (CheckpointError, OSError) as error:
-            self._warn(f"changes of protected names could not be put back: {error}")
+            self._warn(f"cannot put back changes of protected names: {error}")
             return
         self._waits = self._waits + 1 if result.waiting else 0
         if result.waiting and self._holds:
@@ -373,7 +373,7 @@ class Watch(Struct, eq=False):
                 self.saver.get().note_put_back(taken, watched.packs, self.session_id)
             except (CheckpointError, OSError) as error:
                 self._unfiled = {**taken, **self._unfiled}
-                self._warn(f"undo cannot bring again what was put back: {error}")
+                self._warn(f"undo cannot restore the changes that were put back: {error}")
 
     def _warn(self, message: str) -> None:
         self.bus.emit(WarningEvent(message=message))

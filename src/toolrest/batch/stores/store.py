@@ -163,7 +163,7 @@ def check_store(store: Store, *, several: bool) -> bool:
         store.delete(probe)
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ConfigError(f"the store {store.url} cannot be written: {reason}") from None
+        raise ConfigError(f"cannot write to the store {store.url}: {reason}") from None
     is_exclusive = store.is_exclusive and first and not second
     if several and not is_exclusive:
         raise ConfigError(

@@ -158,7 +158,7 @@ class Totals:
         except OSError as error:
             self._unread += 1
             if self._unread >= _MOST_UNREAD:
-                return f"the store cannot be read: {error.strerror or error}"
+                return f"cannot read the store: {error.strerror or error}"
             with suppress(OSError):
                 return self._limit_reached()  # it was just read, so it is not read again
             return None

@@ -188,4 +188,4 @@ def _is_missing(error: OSError) -> bool:
 
 
 def _unreadable(path: str, error: OSError) -> ConfigError:
-    return ConfigError(f"{path} cannot be read, and every task has a copy: {error.strerror}")
+    return ConfigError(f"cannot read {path}, of which every task has a copy: {error.strerror}")

@@ -59,7 +59,7 @@ def unpack(data: bytes, root: str) -> None:
             for count, info in enumerate(tar, 1):
                 size += info.size
                 if size > _MOST_BYTES or count > _MOST_FILES or not _is_below(info.name):
-                    raise tarfile.TarError(f"{info.name} is not of ours")
+                    raise tarfile.TarError(f"{info.name} is not ours")
                 path = os.path.join(root, info.name)
                 os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
                 if info.issym():

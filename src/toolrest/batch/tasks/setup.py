@@ -166,7 +166,7 @@ class TaskSetup:
             return await asyncio.to_thread(self.store.read, f"{self.folder}/{name}")
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise WorkspaceUnavailable(f"the store cannot be read: {reason}") from None
+            raise WorkspaceUnavailable(f"cannot read the store: {reason}") from None
 
     async def write(self, name: str, data: bytes) -> None:
         """Write a file of the task in the store."""

@@ -355,7 +355,7 @@ async def _git(
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
     except OSError as error:
-        raise WorkspaceUnavailable(f"git cannot be started: {error}") from None
+        raise WorkspaceUnavailable(f"cannot start git: {error}") from None
     try:
         out, err = await process.communicate(stdin)
     except BaseException:

@@ -68,7 +68,7 @@ def results_command(url: str, layout: str, output: str, failed: bool) -> None:
         try:
             write_named(output, data, tool_roots(load(surface="cli")))
         except OSError as error:
-            raise ConfigError(f"-o {output} cannot be written: {error.strerror}") from None
+            raise ConfigError(f"cannot write -o {output}: {error.strerror}") from None
         return
     click.echo(safe_for(sys.stdout, data.decode()), nl=False, color=True)
 
@@ -104,7 +104,7 @@ def retry_command(url: str, ids: tuple[str, ...], failure: str | None, fresh: bo
 @_STORE
 @click.option("--undo", is_flag=True, help="Let it go on.")
 def cancel_command(url: str, undo: bool) -> None:
-    """Stop the batch in STORE on all machines; what runs is stopped so that it can go on."""
+    """Stop the batch in STORE on all machines; what runs is stopped and can go on later."""
     store = _open(url)
     if undo:
         store.delete(CANCELLED)
@@ -112,7 +112,7 @@ def cancel_command(url: str, undo: bool) -> None:
     else:
         store.write(CANCELLED, b"")
         click.echo(
-            "cancelled: runners stop within seconds, and what runs is stopped so that it can go on",
+            "cancelled: runners stop within seconds, and what runs is stopped and can go on later",
             err=True,
         )
 

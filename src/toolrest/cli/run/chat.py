@@ -251,6 +251,7 @@ def _opened(config: Config, questions: OnAsk, rollout: str | None) -> Conversati
 async def _picked(choices: Choices, wanted: str) -> str:
     """The rollout of a session: by its id, this folder's latest, or picked from a list."""
     from toolrest.agent.history.stored_sessions import (
+        LISTED,
         find_session,
         last_said,
         latest_session,
@@ -266,7 +267,7 @@ async def _picked(choices: Choices, wanted: str) -> str:
         return find_session(config.home, wanted).path
     rows = list(itertools.islice(summaries(config.home, config.workspace), _LISTED))
     if not rows:
-        raise ConfigError("no session of this folder is recorded; see: toolrest sessions list")
+        raise ConfigError("no session of this folder is recorded", hints=LISTED)
     interruptible()
     terminal = Terminal()
     room = terminal.size[0] - 5  # one row each

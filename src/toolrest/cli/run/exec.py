@@ -66,7 +66,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--wait-mcp/--no-wait-mcp",
         default=None,
-        help="The first request waits for the MCP servers, which is the default, or does not.",
+        help="Wait for the MCP servers before the first request (the default), or not.",
     ),
     click.option(
         "--no-ask",

@@ -139,7 +139,7 @@ def read_form(path: str, roots: Sequence[str]) -> AnswerForm:
         schema = json.loads(read_named(path, roots))
         form = AnswerForm.of_schema(schema)
     except OSError as error:
-        raise ConfigError(f"--output-schema {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read --output-schema {path}: {error.strerror}") from None
     except json.JSONDecodeError as error:
         raise ConfigError(f"--output-schema {path} is not valid JSON: {error}") from None
     except (ValueError, TypeError) as error:

@@ -355,4 +355,4 @@ def _answer_file(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"-o {path} cannot be written: {error.strerror}") from None
+        raise ConfigError(f"cannot write -o {path}: {error.strerror}") from None

@@ -56,9 +56,7 @@ def command(days: float, max_size: int, dry_run: bool) -> None:
     for removed in kinds:
         _tell(removed.kind, removed.count, removed.bytes, dry_run)
         if removed.problems:
-            click.echo(
-                f"toolrest: {removed.problems} of {removed.kind} cannot be removed", err=True
-            )
+            click.echo(f"toolrest: cannot remove {removed.problems} of {removed.kind}", err=True)
     with progress("looking through checkpoints"):
         found = collect_all(home, **limits)
     if not dry_run:

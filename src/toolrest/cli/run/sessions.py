@@ -138,7 +138,7 @@ def export_command(session: str, layout: str, output: str) -> None:
             roots = _roots()
         write_named(output, text.encode("utf-8", "replace"), roots)
     except OSError as error:
-        raise ConfigError(f"-o {output} cannot be written: {error.strerror}") from None
+        raise ConfigError(f"cannot write -o {output}: {error.strerror}") from None
 
 
 def _roots() -> list[str]:

@@ -76,7 +76,7 @@ def _tell_shared(plan: UndoPlan, checkpoints: Checkpoints) -> None:
 def _ask() -> None:
     """Ask whether other sessions' work may go; where nobody can answer, nothing is done."""
     if not all(file is not None and file.isatty() for file in (sys.stdin, sys.stderr)):
-        raise UndoError("nothing was put back; with --force, these are, too")
+        raise UndoError("nothing was put back; --force puts these back, too")
     if not click.confirm("Put these back, too?", default=False, err=True):
         click.echo("nothing was put back", err=True)
         sys.exit(1)

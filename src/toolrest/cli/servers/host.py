@@ -82,10 +82,11 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
         if config.value.sandbox_mode == "danger-full-access":
             raise ConfigError(
                 "with full access a session has no control socket, for its commands could answer "
-                "for you; so no page could answer this one: start it in a terminal"
+                "for you",
+                hints=("Start it in a terminal.",),
             )
         if not config.value.web_ui.control:
-            raise ConfigError("web_ui.control is false: no page could answer this session")
+            raise ConfigError("web_ui.control is false, so no page can answer this session")
         session = open_session(
             config, on_ask=_Elsewhere(), resume=path, source="host", trusted=config.trusted
         )
@@ -96,7 +97,7 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
     session.start()
     try:
         if not session.is_controlled:
-            raise ConfigError("there is no control socket here: no page could answer this session")
+            raise ConfigError("there is no control socket here, so no page can answer this session")
         click.echo(session.conversation.id)
         sys.stdout.flush()
         if prompt and prompt.strip():

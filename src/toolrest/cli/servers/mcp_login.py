@@ -10,7 +10,7 @@ import click
 
 from toolrest.cli.options import Choices, session_options
 from toolrest.mcp.login.tokens import TokenStore, token_store
-from toolrest.mcp.servers import Server, configured
+from toolrest.mcp.servers import Server, configured, no_server
 
 
 @click.command("login")
@@ -53,7 +53,7 @@ def _found(choices: Choices, name: str) -> tuple[Server, TokenStore, int | None]
     config = choices.load()
     servers = configured(config, os.environ, config.workspace or os.getcwd()).servers
     if name not in servers:
-        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+        raise no_server(name)
     options = config.value.mcp
     store = token_store(config.home, options.oauth_credentials_store)
     return servers[name], store, options.oauth_callback_port

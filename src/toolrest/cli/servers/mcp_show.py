@@ -15,7 +15,7 @@ from toolrest.cli.terminal.approve import TerminalApprover
 from toolrest.cli.terminal.progress import progress, waiting_for_servers
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.gate.approval.request import ApprovalRequest
-from toolrest.mcp.servers import Server, configured
+from toolrest.mcp.servers import Server, configured, no_server
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.wire.items.encode import dumps
 
@@ -49,7 +49,7 @@ def test_command(choices: Choices, name: str) -> None:
     """Start the server NAME and show its tools, in full."""
     found = asyncio.run(_settled(choices, name))
     if not found:
-        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+        raise no_server(name)
     connection = found[0]
     if connection.state == "failed" or not connection.listed:
         click.echo(f"{name}: {connection.state}: {_safe(connection.reason)}", err=True)
@@ -75,7 +75,7 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
     found = configured(config, os.environ, config.workspace or os.getcwd()).servers
     server = found.get(name)
     if server is None:
-        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+        raise no_server(name)
     facts = _facts(server)
     if folders := pins_in(config.home).folders(server):
         facts["approved_folders"] = [f"{folder} ({how})" for folder, how in folders.items()]
@@ -179,6 +179,6 @@ def approve_command(choices: Choices, name: str, yes: bool) -> None:
 
     found = asyncio.run(_settled(choices, name, ask))
     if not found:
-        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+        raise no_server(name)
     click.echo(_safe(found[0].status().line()))
     sys.exit(1 if found[0].state == "failed" else 0)

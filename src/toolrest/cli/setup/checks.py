@@ -62,9 +62,7 @@ def _provider(config: Config, env: Mapping[str, str]) -> Check:
     try:
         provider = provider_for(with_default_model(config, env), env)
     except ConfigError as error:
-        return Check(
-            "key", str(error).removesuffix(". Set it, or run: toolrest setup"), "toolrest setup"
-        )
+        return Check("key", error.plain, "toolrest setup")
     if provider.key_variable:
         return Check("key", f"{provider.name}, from {provider.key_variable}")
     return Check("key", f"{provider.name}, {'stored' if provider.key else 'needs none'}")

@@ -81,7 +81,7 @@ def _explain(name: str, offer: Offer) -> None:
     click.echo(f"toolrest: {offer.problem}", err=True)
     if not offer.models:
         sys.exit(1)
-    listed = f"what it listed {_age(offer.age)} ago" if offer.age is not None else ""
+    listed = f"its list of {_age(offer.age)} ago" if offer.age is not None else ""
     click.echo(f"toolrest: {name}: {listed or f'from {data_version()}'}", err=True)
 
 
@@ -159,7 +159,7 @@ def _print_providers(config: Config, as_json: bool) -> None:
         try:
             rows.append(_row(named_provider(config, name)))
         except ConfigError as error:
-            problem = str(error).split(". ")[0]
+            problem = error.plain
             rows.append({"provider": name, "wire": "", "url": "", "key": problem})
     if as_json:
         click.echo(dumps(rows))

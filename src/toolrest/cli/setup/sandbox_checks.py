@@ -139,7 +139,7 @@ def home_problem(home: str) -> str:
         with tempfile.TemporaryFile(dir=home):
             return ""
     except OSError as error:
-        return f"{home} cannot be written: {error.strerror}"
+        return f"cannot write to {home}: {error.strerror}"
     except ConfigError as error:
         return str(error)
 

@@ -53,7 +53,7 @@ def _open(path: str, roots: Sequence[str]) -> int:
         if stat.S_ISREG(os.fstat(file).st_mode):
             os.fchmod(file, 0o600)
     except OSError as error:
-        raise ConfigError(f"the log {path} cannot be written: {error.strerror}") from None
+        raise ConfigError(f"cannot write the log {path}: {error.strerror}") from None
     return file
 
 

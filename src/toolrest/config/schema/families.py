@@ -190,7 +190,4 @@ def _filled(name: str, row: FamilyRow) -> Family:
 
 def no_family(model: str) -> str:
     """The warning about a model that no row fits."""
-    return (
-        f"model {model!r} belongs to no known family, so the defaults are used; "
-        "name one with model_family, or add a row under [model_families]"
-    )
+    return f"Unknown model {model!r}: using default tools. To change: model_family"

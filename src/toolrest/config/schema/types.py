@@ -49,6 +49,10 @@ class Range:
         return None
 
 
+NOT_EMPTY = "at least 1 character"
+"""The expectation that an empty text does not meet, as `Length(1)` words it."""
+
+
 class Length:
     """Length limits of a text or a list. A text must be one that can be written to a file."""
 

@@ -179,7 +179,8 @@ def _the_one(grants: Sequence[Grant], wanted: str) -> Grant:
     if len(fitting) != 1:
         how_many = "no grant has" if not fitting else f"{len(fitting)} grants have"
         raise ConfigError(
-            f"{how_many} an id that begins with {wanted!r}; see: toolrest grants list"
+            f"{how_many} an id that begins with {wanted!r}",
+            hints=("`toolrest grants list` has them all.",),
         )
     return fitting[0]
 
@@ -191,7 +192,7 @@ def read_grants(file: str) -> list[Grant]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise ConfigError(f"{file}: grants cannot be read: {reason(error)}") from None
+        raise ConfigError(f"cannot read the grants in {file}: {reason(error)}") from None
     with os.fdopen(descriptor, "rb") as stream:
         _refuse_strangers(os.fstat(descriptor), file)
         data = stream.read(MAX_BYTES + 1)
@@ -234,7 +235,7 @@ def _write(file: str, grants: Sequence[Grant]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(draft)
-        raise ConfigError(f"{file}: grants cannot be written: {reason(error)}") from None
+        raise ConfigError(f"cannot write the grants to {file}: {reason(error)}") from None
 
 
 @contextlib.contextmanager
@@ -245,7 +246,7 @@ def _locked(file: str) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{file}.lock", flags, 0o600)
     except OSError as error:
-        raise ConfigError(f"{file}: grants cannot be locked: {reason(error)}") from None
+        raise ConfigError(f"cannot lock the grants in {file}: {reason(error)}") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

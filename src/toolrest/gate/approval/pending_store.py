@@ -117,7 +117,9 @@ class PendingStore(Struct):
         matching = [pending for pending in self.listed() if pending.id.startswith(identity)]
         if len(matching) != 1 or not identity:
             problem = "no pending approval has" if not matching else "several approvals have"
-            raise PendingError(f"{problem} the id {identity}; see `toolrest approvals list`")
+            raise PendingError(
+                f"{problem} the id {identity}", hints=("`toolrest approvals list` has them all.",)
+            )
         return matching[0]
 
     def state(self, pending: PendingApproval) -> State:
@@ -320,7 +322,7 @@ class FileApprovals(Struct):
         except PendingError as error:
             raise Rejected(f"not run: {error}", kind="approval_denied") from None
         except OSError as error:
-            message = f"not run: the approvals folder cannot be used: {reason(error)}"
+            message = f"not run: cannot use the folder of approvals: {reason(error)}"
             raise Rejected(message, kind="approval_denied") from None
         raise Rejected(_waits(pending, request), kind="approval_denied")
 

@@ -113,7 +113,7 @@ def end_of_log(log: int, head: int) -> tuple[int, str, int]:
     end = unseal(whole[whole[:-1].rfind(b"\n") + 1 :])
     known = parse_head(os.pread(head, 4096, 0))
     if known is None and end is None and size:
-        raise OSError(errno.EINVAL, "there is a file of that name that is no audit log")
+        raise OSError(errno.EINVAL, "a file of that name is no audit log")
     count, last = known or (0, GENESIS)
     if end is not None and end.number > count:
         count, last = end.number, end.hash

@@ -275,8 +275,8 @@ class AuditLog:
     def _failed(self, error: OSError) -> AuditError:
         where = self.path or os.path.join(self._folder, self._shared or self._stem + ".jsonl")
         self._broken = (
-            f"the audit log {where} cannot be written: {reason(error)}; make room or set "
-            "tool_security.audit_log_path to a folder that can be written"
+            f"cannot write the audit log {where}: {reason(error)}; make room, or name another "
+            "folder in tool_security.audit_log_path"
         )
         return AuditError(self._broken)
 

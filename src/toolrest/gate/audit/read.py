@@ -211,7 +211,7 @@ def _opened(path: str) -> BinaryIO:
         return open(path, "rb", opener=regular_file)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise AuditError(f"the audit log {path} cannot be read: {why}") from error
+        raise AuditError(f"cannot read the audit log {path}: {why}") from error
 
 
 def _add_decision(

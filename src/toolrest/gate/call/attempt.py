@@ -131,7 +131,7 @@ def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
         if ctx.files.canonical(path) != path:
             raise RespondToModel(
                 f"{path} was not written: a folder or a link on the way was replaced meanwhile, "
-                "and it would be another file now. Look again, then repeat the change."
+                "so the path leads to another file. Look again, then repeat the change."
             )
 
 

@@ -63,7 +63,7 @@ async def take_steps(walk: Walk) -> ToolOutput:
             before, call = call.effects, await begin_anew(walk, call, found)
             if call.effects != before:
                 await walk.place.change(call.effects)
-    raise Rejected(f"not run: what it would do keeps changing: {changed}")
+    raise Rejected(f"not run: its effects keep changing: {changed}")
 
 
 def _judge(walk: Walk, call: ToolCall, changed: str) -> Decision:

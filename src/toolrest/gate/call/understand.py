@@ -303,7 +303,7 @@ def refuse_repaired(item: CallItem, effects: Effects, arguments: str) -> None:
     if len(arguments) > _LONGEST_SHOWN:
         message += "Send the call again with exact arguments."
     else:
-        message += f"If this is what you meant, send exactly it: {arguments}"
+        message += f"If you meant this, send exactly this: {arguments}"
     raise RespondToModel(message, kind="input_invalid", fields=("arguments",))
 
 

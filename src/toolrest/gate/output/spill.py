@@ -98,7 +98,7 @@ class Spill:
         try:
             descriptor = self._create(name)
         except OSError as error:
-            return SpillFile(None, -1, 0, f"{self.path} cannot be written: {reason(error)}")
+            return SpillFile(None, -1, 0, f"cannot write {self.path}: {reason(error)}")
         self._count += 1
         return SpillFile(os.path.join(self.path, name), descriptor, self._cap, None)
 

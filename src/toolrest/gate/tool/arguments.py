@@ -57,7 +57,7 @@ def as_json_text(raw: str | Mapping[str, Any]) -> str:
     try:
         return json.dumps(raw, default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
-        raise invalid([f"arguments cannot be written as JSON: {error}"]) from None
+        raise invalid([f"cannot write the arguments as JSON: {error}"]) from None
 
 
 def _plain(value: Any) -> Any:

@@ -328,7 +328,7 @@ class _Signature:
             parameters = inspect.signature(function).parameters.values()
         except (NameError, TypeError, ValueError) as error:
             raise ToolDefinitionError(
-                f"tool {name}: its type hints cannot be read: {error}. "
+                f"tool {name}: cannot read its type hints: {error}. "
                 "Names used in hints must be importable when the tool is defined."
             ) from None
         for parameter in parameters:

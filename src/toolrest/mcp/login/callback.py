@@ -33,7 +33,7 @@ class Callback:
                 self._serve, "127.0.0.1", self._port, limit=_LONGEST
             )
         except OSError as error:
-            raise McpError(f"port {self._port} cannot be listened on: {error.strerror}") from None
+            raise McpError(f"cannot listen on port {self._port}: {error.strerror}") from None
         port = self._server.sockets[0].getsockname()[1]
         self.uri = f"http://127.0.0.1:{port}/callback"
         return self

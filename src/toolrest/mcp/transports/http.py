@@ -160,7 +160,7 @@ async def _probe(server: Server, host: Host, auth: Any) -> Speaks:
                     raise McpUnavailable(str(_error_in(answer)["message"]))
                 return await _spoken(answer)
         except httpx2.HTTPError as error:
-            raise McpUnavailable(f"{server.target} cannot be reached: {_message(error)}") from None
+            raise McpUnavailable(f"cannot reach {server.target}: {_message(error)}") from None
         except McpUnavailable:
             raise
         except Exception as error:

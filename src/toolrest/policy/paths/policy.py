@@ -39,7 +39,7 @@ Entry: TypeAlias = tuple[str, EntryKind]
 
 _READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
 _CHUNK = 1 << 20
-_UNKNOWN_PLACE = "where it really is cannot be found out, or it keeps changing"
+_UNKNOWN_PLACE = "its real place cannot be found out, or keeps changing"
 
 __all__ = [
     "MAX_FILE_SIZE",

@@ -33,7 +33,7 @@ def rules_files(folders: Iterable[str]) -> list[str]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise ConfigError(f"{place}: rules cannot be listed: {error.strerror}") from None
+            raise ConfigError(f"cannot list the rules in {place}: {error.strerror}") from None
         found += sorted(names)
     return found
 
@@ -54,7 +54,7 @@ def load_file(path: str) -> Rules:
         with open(path, "rb", opener=regular_file) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path}: rules cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the rules in {path}: {error.strerror}") from None
     from toolrest.policy.rules.load import parse_rules
 
     return parse_rules(_text(data, path), path)
@@ -99,12 +99,12 @@ def append_line(path: str, line: str) -> None:
         make_private(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be opened: {error.strerror}") from None
+        raise ConfigError(f"cannot open {path}: {error.strerror}") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         _append(descriptor, path, line)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
     finally:
         os.close(descriptor)
 

@@ -205,8 +205,8 @@ class BubblewrapEngine:
             grown = self._guarded.records() != records
             if joined.links or joined.waits or grown or not late.send(joined.arguments):
                 raise SandboxChanged(
-                    "sandbox: what the command may see changed while it was starting, so nothing"
-                    " was run.",
+                    "sandbox: files or mounts changed while the command was starting, so it was not"
+                    " run.",
                     remedy="Call again.",
                 )
             late.close()

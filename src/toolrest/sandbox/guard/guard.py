@@ -89,7 +89,7 @@ class NameGuard:
         except OSError as error:
             let_go(held)
             raise SandboxUnavailable(
-                f"sandbox: cannot keep a protected name from being created: {error}."
+                f"sandbox: cannot keep commands from creating a protected name: {error}."
             ) from error
         return tuple(present), held
 

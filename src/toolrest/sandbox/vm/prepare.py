@@ -204,7 +204,7 @@ def _chosen(settings: VmSettings) -> Kernel:
                 modules = f"/lib/modules/{release_of(file.read(1 << 16))}"
         except OSError as error:
             raise SandboxUnavailable(
-                f"sandbox: sandbox.vm.kernel cannot be read: {error}.",
+                f"sandbox: cannot read sandbox.vm.kernel: {error}.",
                 remedy="Name a kernel that you can read.",
             ) from None
     return Kernel(image, _real(modules))

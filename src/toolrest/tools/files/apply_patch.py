@@ -307,7 +307,7 @@ class PatchCall(ToolCall):
             key.partition("\0")[0] for key in {*judged, *now} if judged.get(key) != now.get(key)
         }
         if differ:
-            raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
+            raise Changed(f"{', '.join(sorted(differ)[:3])} changed meanwhile")
 
 
 def _writes(paths: list[str], blocked: list[str], ctx: Context) -> Effects:

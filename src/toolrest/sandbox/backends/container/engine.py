@@ -114,7 +114,7 @@ def image_path(
     if problem and options.pull:
         _, problem = client.ask("pull", "--", image, seconds=_PULL_PATIENCE, given_up=given_up)
         if problem:
-            raise SandboxUnavailable(f"sandbox: the image {image} cannot be fetched: {problem}.")
+            raise SandboxUnavailable(f"sandbox: cannot fetch the image {image}: {problem}.")
         said, problem = client.ask(*ask)
     if problem:
         name = os.path.basename(client.program)
