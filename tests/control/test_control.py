@@ -20,7 +20,8 @@ from tests.control.conftest import QUESTION, WRITE, Controlled, Open, finished, 
 from toolrest.agent.conversation.events import AgentMessageDelta
 from toolrest.control import server as control_server
 from toolrest.control.client import NoSession, ask_session, watch_session
-from toolrest.control.server import ControlError, ControlServer, TurnControls
+from toolrest.control.controls import ControlError, TurnControls
+from toolrest.control.server import ControlServer
 from toolrest.control.sockets import FOLDER, _status
 from toolrest.gate.approval.request import Review
 from toolrest.gate.call.turn import Turn
@@ -276,7 +277,7 @@ async def test_a_session_that_is_opened_again_keeps_its_new_socket(opened: Open)
     assert one.server is not None
     again = ControlServer(one.session, TurnControls(one.session))
     one.server.close()
-    assert (await one.ask("state"))["version"] == 2
+    assert (await one.ask("state"))["version"] == 3
     again.close()
 
 

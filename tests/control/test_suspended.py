@@ -19,6 +19,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "message": {"text": "too late"},
     "interrupt": {},
     "undo": {"turn": 1},
+    "unqueue": {"at": 0, "text": "queued"},
+    "model": {"name": "gpt-5.5"},
     "answer": {"request": "1", "approve": True},
 }
 
@@ -60,6 +62,15 @@ class Noted:
     async def undo(self, turn: int) -> list[str]:
         self._done.append("undo")
         return []
+
+    def queued(self) -> list[str]:
+        return ["queued"]
+
+    def unqueue(self, at: int, text: str) -> None:
+        self._done.append("unqueue")
+
+    def use_model(self, name: str) -> None:
+        self._done.append("model")
 
 
 async def test_what_was_asked_by_a_client_that_has_gone_is_not_done(opened: Open) -> None:

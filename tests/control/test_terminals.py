@@ -12,7 +12,7 @@ from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.control.client import ask_session
-from toolrest.control.server import ControlError
+from toolrest.control.controls import ControlError
 from toolrest.control.sockets import sessions
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.control.conftest import Controlled, Open, adding, finished
 
 from toolrest.agent.undo.checkpoints import Checkpoints
-from toolrest.control.server import ControlError
+from toolrest.control.controls import ControlError
 from toolrest.gate.approval.request import Review
 
 

@@ -157,6 +157,7 @@ def waiting(
     risk: Risk = Risk.EXECUTE,
     text: str = "rm -r build",
     choices: tuple[Choice, ...] = (),
+    session: str = "s1",
 ) -> PendingApproval:
     """A call that waits for an answer."""
     request = ApprovalRequest(
@@ -170,7 +171,7 @@ def waiting(
         exact=Exact(json.dumps({"cmd": text, "secret": "sk-hidden"})),
         choices=choices,
     )
-    around = ApprovalScope("s1", "/work", "on-request", "workspace-write")
+    around = ApprovalScope(session, "/work", "on-request", "workspace-write")
     return PendingStore(str(home)).add(request, around, 3600)
 
 

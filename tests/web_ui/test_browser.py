@@ -51,10 +51,9 @@ def test_an_approval_is_clicked_but_not_at_once(tab: Any, home: Path) -> None:
 
 def test_denied_with_words_and_by_keys(tab: Any, home: Path) -> None:
     pending = waiting(home)
-    tab.fill(".card input", "use git clean")
     tab.wait_for_selector(".card button.deny:not(:disabled)")
-    tab.locator("#title").evaluate("node => document.activeElement.blur()")
     tab.keyboard.press("d")
+    tab.keyboard.type("use git clean")
     tab.keyboard.press("Enter")
     tab.wait_for_selector(".card", state="detached")
     review = PendingStore(str(home)).answer_to(pending)
@@ -92,6 +91,8 @@ def test_of_two_tabs_that_answer_at_once_the_first_counts(tab: Any, home: Path) 
     for one, kind in zip(tabs, ("approve", "deny"), strict=True):
         one.route("**/api/approvals/*", lambda route: held.append(route))
         one.click(f".card button.{kind}")
+        if kind == "deny":
+            one.click(".card button.no")
     while len(held) < 2:
         tab.wait_for_timeout(10)
     for route in held:
@@ -129,6 +130,7 @@ def test_replay_goes_step_by_step(tab: Any, session: Recorded) -> None:
         session.say("assistant", f"step {number}")
     open_first(tab)
     tab.wait_for_selector("text=step 4")
+    tab.click("#replay-button")
     tab.locator("#scrub").evaluate(
         "node => { node.value = 1; node.dispatchEvent(new Event('input')) }"
     )
@@ -168,7 +170,7 @@ def test_five_thousand_cells_scroll(tab: Any, session: Recorded, record_property
     before = _main_thread(devtools)
     frame = tab.evaluate(
         """async () => {
-            const main = document.getElementById("main"), times = [];
+            const main = document.getElementById("scroll"), times = [];
             let last = performance.now();
             for (let n = 0; n < 120; n += 1) {
                 main.scrollTop = (main.scrollHeight * (n % 60)) / 60;
@@ -211,6 +213,7 @@ def test_a_saved_session_opens_without_a_server(
 ) -> None:
     open_first(tab)
     with tab.expect_download() as saved:
+        tab.click("#actions summary")
         tab.click("text=Save HTML")
     path = tmp_path / "saved.html"
     saved.value.save_as(path)

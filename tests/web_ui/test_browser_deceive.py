@@ -18,7 +18,7 @@ HIDDEN = {
     "a tag\U000e0041": "a tag⟨U+E0041⟩",
     "a soft\u00adhyphen": "a soft⟨U+00AD⟩hyphen",
     "a filler\u3164": "a filler⟨U+3164⟩",
-    "a separator\u2028": "a separator⟨U+2028⟩",
+    "a line\u2028separator": "a line⟨U+2028⟩separator",
     "private \ue000": "private ⟨U+E000⟩",
     "zero\u200dwidth": "zero⟨U+200D⟩width",
     "a selector\ufe0f": "a selector⟨U+FE0F⟩",
@@ -33,7 +33,7 @@ def test_nothing_hides_in_words(tab: Any, session: Recorded) -> None:
     session.say("assistant", "after them")
     open_first(tab)
     tab.wait_for_selector("#timeline >> text=after them")
-    words = tab.locator("#timeline .message .words").all_inner_texts()
+    words = tab.locator("#timeline .message .md").all_inner_texts()
     for shown in HIDDEN.values():
         assert shown in words
 
@@ -43,7 +43,7 @@ def test_a_long_line_does_not_look_like_one_of_ours(tab: Any, home: Path) -> Non
     waiting(home, text="echo " + "because:   it is harmless " * 40)
     tab.wait_for_selector(".card .asked")
     rows = tab.evaluate(
-        """() => [...document.querySelectorAll(".asked span")].flatMap((line) => {
+        """() => [...document.querySelectorAll(".asked .lines span")].flatMap((line) => {
             const range = document.createRange();
             range.selectNodeContents(line);
             const lefts = new Map();
@@ -65,15 +65,17 @@ SESSION = "until this session ends: writes in " + "/a/long/folder" * 30
 def test_what_an_approval_grants_is_said_in_full(tab: Any, home: Path) -> None:
     """Once, too, can be more than this call."""
     waiting(home, choices=(Choice("once", ONCE), Choice("session", SESSION)))
-    tab.wait_for_selector(".card .grant")
+    tab.click(".card summary")
+    tab.wait_for_selector(".card .grants")
+    assert "it runs once more outside" in tab.inner_text(".card button[data-scope=once]")
+    grants = tab.locator(".card .grants li").all_inner_texts()
+    assert grants == [f"Yes: {ONCE}", f"Yes, for this session: {SESSION}"]
     for size in ({"width": 1100, "height": 800}, {"width": 390, "height": 800}):
         tab.set_viewport_size(size)
-        for scope, sentence in (("once", ONCE), ("session", SESSION)):
-            tab.select_option(".card select", scope)
-            assert tab.inner_text(".card .grant") == f"Approves {sentence}."
-            card = tab.locator(".card").bounding_box()
-            for part in (".asked", "select", ".grant", "button.approve"):
-                inside = tab.locator(f".card {part}").bounding_box()
+        card = tab.locator(".card").bounding_box()
+        parts = tab.locator(".card :is(.asked, .grants li, button)")
+        for number in range(parts.count()):
+            if inside := parts.nth(number).bounding_box():
                 assert inside["x"] + inside["width"] <= card["x"] + card["width"]
 
 
@@ -86,9 +88,8 @@ def test_nothing_that_comes_moves_the_buttons_of_an_approval(
     page.goto(served.link)
     page.wait_for_selector("#sessions a")
     open_first(page)
-    waiting(home)
+    waiting(home, session=session.id)
     page.wait_for_selector(".card button.approve:not(:disabled)")
-    page.evaluate("() => { const main = document.getElementById('main'); main.scrollTop = 1e6; }")
     before = page.locator(".card button.approve").bounding_box()
     assert before["y"] > 0
     for number in range(30):
@@ -106,7 +107,7 @@ def test_nothing_that_comes_moves_the_buttons_of_an_approval(
 def test_a_page_that_is_logged_out_shows_nothing(
     tab: Any, served: Served, session: Recorded, home: Path
 ) -> None:
-    waiting(home)
+    waiting(home, session=session.id)
     open_first(tab)
     tab.wait_for_selector("#timeline >> text=It is repaired.")
     tab.wait_for_selector(".card")

@@ -27,7 +27,11 @@ from toolrest.web_ui.control import _events
 from toolrest.web_ui.server import WebPage, _news
 
 PAGE = {"Origin": ORIGIN}
-ROUTES = ("answer", "message", "interrupt", "undo", "end")
+ROUTES = (
+    *("answer", "message", "interrupt", "undo", "end"),
+    *("undo_plan", "unqueue", "model", "rename", "resume"),
+)
+FILES = "/api/files"
 
 
 @pytest.fixture
@@ -138,20 +142,23 @@ async def test_message_interrupt_and_undo(
 async def test_live_text_reaches_the_page_from_the_first_piece(
     running: Callable[..., Controlled], home: Path
 ) -> None:
-    one = running([Say("one two three", chunks=5)])
+    one = running([Say("# One\n\ntwo **three**", chunks=5)])
     stream = watch_session(str(home), one.session.id)
     first = await anext(stream)
     sent = _events(first, stream)
     assert b"event: state" in await anext(sent)
     turn = asyncio.ensure_future(one.session.run("go"))
-    text = ""
+    whole: list[Any] = []
+    last: list[Any] = []
     async for piece in sent:
         message = json.loads(piece.partition(b"data: ")[2])
         if message["event"] == "text":
-            text += message["text"]
+            whole += message["whole"]
+            last = message["open"]
         if message["event"] == "text_end":
             break
-    assert text == "one two three"
+    assert [block["type"] for block in (*whole, *last)] == ["heading", "paragraph"]
+    assert last[0]["spans"][1] == {"text": "three", "style": "bold"}
     await turn
     await sent.aclose()
 
@@ -305,6 +312,8 @@ async def test_a_page_without_control_does_nothing(
     begin = {"folder": str(workspace), "text": "go"}
     assert (await barred.post("/api/sessions", json=begin, headers=PAGE)).status_code == 403
     assert (await barred.get("/api/folders")).json() == {"folders": []}
+    assert (await barred.get(FILES, params={"folder": str(workspace)})).status_code == 403
+    assert not (Path(one.home) / "session-names").exists()
     assert (await one.ask("waiting"))["waiting"] == [row]
     assert not (workspace / "made.txt").exists()
     await one.ask("interrupt")
@@ -342,8 +351,8 @@ async def test_other_pages_control_nothing(
         )
         assert answer.status_code == status
     if status != 403 or "Origin" in headers:
-        live = await client.get(f"/api/sessions/{one.session.id}/live", headers=headers)
-        assert live.status_code == status
+        for url in (f"{own}/live", f"{FILES}?folder={workspace}"):
+            assert (await client.get(url, headers=headers)).status_code == status
     assert (await one.ask("waiting"))["waiting"] == [row]
     await one.ask("interrupt")
     await turn

@@ -63,34 +63,39 @@ def open_view(tab: Any, view: str, home: Path) -> None:
     elif view == "help":
         tab.keyboard.press("?")
         tab.wait_for_selector("dialog[open]")
-    elif view == "control":
-        tab.evaluate(_WITH_CONTROL)
+    elif view == "more":
+        tab.click("#actions summary")
+        tab.click("#replay-button")
+    elif view == "out":
+        tab.evaluate("() => { sessionStorage.clear(); location.reload(); }")
+        tab.wait_for_selector("#no-link")
     elif view == "approval":
-        waiting(home)
+        waiting(home, session=tab.url.rpartition("=")[2])
         tab.wait_for_selector(".card button.approve:not(:disabled)")
 
 
-_WITH_CONTROL = """() => {
-    for (const id of ["control", "end", "new"]) document.getElementById(id).hidden = false;
-    document.getElementById("new").open = true;
+_LAID_OUT = """() => {
+    for (const one of document.querySelectorAll(".chunk")) one.style.contentVisibility = "visible";
 }"""
-VIEWS = ("list", "session", "side", "changes", "batch", "help", "approval", "control")
+"""axe-core looks at what is out of sight, too."""
+VIEWS = ("list", "session", "side", "changes", "batch", "help", "approval", "more", "out")
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_axe_finds_nothing_serious(tab: Any, home: Path, view: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the group `system`")
     open_view(tab, view, home)
+    tab.evaluate(_LAID_OUT)
     found: list[str] = []
     for scheme in ("light", "dark"):
         for size in (WIDE, PHONE):
             tab.emulate_media(color_scheme=scheme)
             tab.set_viewport_size(size)
             answer = axe.Axe().run(tab)
-            passed = [rule["id"] for rule in answer.response["passes"]]
-            assert {"color-contrast", "button-name"} <= set(passed)
+            looked_at = [*answer.response["passes"], *answer.response["incomplete"]]
+            assert "color-contrast" in {rule["id"] for rule in looked_at}
             for violation in answer.response["violations"]:
-                if violation["impact"] in ("serious", "critical"):
+                if violation["impact"] != "minor":
                     nodes = [node["html"][:200] for node in violation["nodes"][:3]]
                     found.append(f"{scheme} {size['width']}: {violation['id']}: {nodes}")
             wide = tab.evaluate("() => document.documentElement.scrollWidth")
@@ -124,7 +129,7 @@ def test_pictures_of_the_docs(
     if view == "changes":
         tab.keyboard.press("v")
     tab.set_viewport_size(size)
-    tab.evaluate("() => { document.getElementById('main').scrollTop = 0; }")
+    tab.evaluate("() => { document.getElementById('scroll').scrollTop = 0; }")
     tab.evaluate(_RENAMED, [str(tmp_path), "/home/ada/demo"])
     picture = tab.screenshot()
     assert picture.startswith(b"\x89PNG")
@@ -148,7 +153,7 @@ def test_a_session_shows_plan_diffs_lanes_picture_and_cost(opened: Any) -> None:
     assert states == ["Agent 1 running", "Agent 1 completed: Two callers; both catch ParseError."]
     assert agents.nth(1).locator(".agent").all_inner_texts() == ["Agent 2 running"]
     question = opened.locator("#timeline li:has(.question)")
-    assert "The model asks" in question.inner_text()
+    assert "Asked" in question.inner_text()
     assert "What then?" in question.inner_text()
     assert question.locator(".answer").inner_text() == "Bad lines: Raise"
     opened.locator("#timeline img").scroll_into_view_if_needed()
@@ -171,6 +176,7 @@ def test_changes_of_the_whole_session(opened: Any) -> None:
 
 
 def test_a_saved_session_has_its_changes(opened: Any, browser: Any, tmp_path: Path) -> None:
+    opened.click("#actions summary")
     with opened.expect_download() as saved:
         opened.click("text=Save HTML")
     saved.value.save_as(tmp_path / "saved.html")
@@ -198,7 +204,7 @@ def test_replay_by_keys(opened: Any) -> None:
     assert opened.input_value("#speed") == "64"
     opened.keyboard.press(" ")
     assert opened.inner_text("#play") == "Pause"
-    opened.wait_for_selector("#play:has-text('Replay')")
+    opened.wait_for_selector("#play:has-text('Play')")
     assert opened.locator(".chunk > li").count() == whole
     opened.keyboard.press("<")
     assert opened.input_value("#speed") == "16"
@@ -263,7 +269,7 @@ def test_whatever_a_model_writes_is_inert_in_every_view(
     image = {"type": "input_image", "image_url": f"data:image/svg+xml,{EVIL}"}
     hostile.use("view_image", {}, [image], "h6")
     hostile.say("assistant", HOSTILE)
-    waiting(home, text=HOSTILE)
+    waiting(home, text=HOSTILE, session=hostile.id)
     tab.wait_for_selector(".card >> text=onerror")
     tab.wait_for_selector("#sessions >> text=onerror")
     tab.evaluate("() => document.querySelector('#sessions a').click()")
@@ -273,7 +279,7 @@ def test_whatever_a_model_writes_is_inert_in_every_view(
         assert tab.locator(".diff >> text=onerror").count() > 0
     assert tab.locator("#plan >> text=onerror").count() == 1
     assert tab.locator("#lanes >> text=onerror").count() > 0
-    assert tab.locator("body img, body script:not([type])").count() == 0
+    assert tab.locator("body img, body script:not([type]), body iframe").count() == 0
     shown = tab.inner_text("body")
     assert "⟨U+202E⟩" in shown
     for char in ("\u202e", "\x1b", "\x07"):

@@ -19,6 +19,7 @@ from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import message
 from toolrest.chat.status import change_line, goes_on
 from toolrest.chat.work_here import MESSAGE, STILL, WorkHere
+from toolrest.control.controls import ControlError
 from toolrest.control.server import ControlServer, open_control
 from toolrest.errors import ToolrestError
 from toolrest.events import Event
@@ -215,6 +216,26 @@ class ChatSession:
         lines = await session_text.undo(self.conversation, turn)
         self.notice("undo from the browser:\n" + "\n".join(lines))
         return lines
+
+    def queued(self) -> list[str]:
+        """Return what waits for the end of the turn, in order."""
+        return [str(text) for text in self.queue]
+
+    def unqueue(self, at: int, text: str) -> None:
+        """Remove a queued message, from the browser."""
+        if not 0 <= at < len(self.queue) or str(self.queue[at]) != text:
+            raise ControlError("this message is not queued any more")
+        del self.queue[at]
+
+    def use_model(self, name: str) -> None:
+        """Go on with another model, from the browser: the session is opened anew for that."""
+        self._reopening = asyncio.ensure_future(self._with_model(name))
+
+    async def _with_model(self, name: str) -> None:
+        try:
+            await self.change(model=name)
+        except ToolrestError as error:
+            self.notice(f"the model stays as it is: {error}", "error")
 
     def queue_up(self, text: str) -> None:
         """Keep a message for after this turn."""

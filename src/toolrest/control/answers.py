@@ -18,12 +18,12 @@ LONGEST_MESSAGE = 200_000
 _LONGEST_NOTE = 4000
 
 
-def waiting_json(waiting: WaitingRequest) -> JSONObject:
+def waiting_json(waiting: WaitingRequest, workspace: str) -> JSONObject:
     """A request as a front end in another process shows it."""
     asked = waiting.asked
     common = {"id": waiting.id, "pin": pin_of(waiting), "created": waiting.created}
     if isinstance(asked, ApprovalRequest):
-        return {**common, "kind": "approval", **request_json(asked)}
+        return {**common, "kind": "approval", **request_json(asked, workspace)}
     questions = [question.to_json() for question in asked.questions]
     return {**common, "kind": "question", "questions": questions}
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from math import isfinite
 from typing import Any
 
-from toolrest.control.server import ControlError
+from toolrest.control.controls import ControlError
 from toolrest.control.sockets import connect
 from toolrest.items import JSONObject
 

@@ -10,24 +10,24 @@ import secrets
 import select
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from toolrest.agent.conversation.events import TaskComplete
 from toolrest.control.answers import LONGEST_MESSAGE, answer_of, pin_of, waiting_json
+from toolrest.control.controls import ControlError, Controls, TurnControls, own_models
 from toolrest.control.live import LiveText, merged
 from toolrest.control.sockets import is_own_peer, listen, path_of
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import Review
 from toolrest.gate.threads import Abandoned
 from toolrest.items import JSONObject
-from toolrest.timeline import session_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from toolrest.agent.conversation.conversation import Conversation
 
-VERSION = 2
+VERSION = 3
 INERT = 0.5
 """Seconds in which nothing that has just appeared can be approved."""
 _LONGEST_LINE = 1 << 20
@@ -35,54 +35,8 @@ _MOST_UNREAD = 8 << 20
 _TOGETHER = 0.1
 """Seconds between two messages to viewers; what comes in between is sent together."""
 _MOST_CONNECTIONS = 64
+_NO_TURN = "turn is the number that `undo` of the session's state has"
 _log = logging.getLogger("toolrest")
-
-
-class ControlError(ToolrestError):
-    """A request to a session that it cannot do; the message has the reason."""
-
-
-class Controls(Protocol):
-    """The front end of a session, for what is asked of it from elsewhere."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a turn or a command is under way."""
-
-    def send(self, text: str, *, queued: bool) -> None:
-        """Send a message as the person would: to the turn under way, or queued for after it."""
-
-    async def interrupt(self) -> None:
-        """End the turn."""
-
-    async def undo(self, turn: int) -> list[str]:
-        """Take back this turn if it is the last one; what was put back. UndoError otherwise."""
-
-
-class TurnControls:
-    """Controls of a session whose front end begins the turns: `exec`, an editor."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-
-    @property
-    def busy(self) -> bool:
-        """Whether a turn is under way."""
-        return self._conversation.running
-
-    def send(self, text: str, *, queued: bool) -> None:
-        """Add a message to the turn under way."""
-        if queued or not self._conversation.takes_messages:
-            raise ControlError("this session takes messages only to the turn that is under way")
-        self._conversation.say(text)
-
-    async def interrupt(self) -> None:
-        """End the turn."""
-        await self._conversation.interrupt()
-
-    async def undo(self, turn: int) -> list[str]:
-        """Take back what the last turn changed."""
-        return await session_text.undo(self._conversation, turn)
 
 
 class ControlServer:
@@ -101,6 +55,7 @@ class ControlServer:
         self._finding: asyncio.Task[None] | None = None
         self._unsent: list[JSONObject] = []
         self._sent = 0.0
+        self._queued: list[str] = []
         self._listening = listen(self._home, conversation.id)
         self._inode = os.lstat(path_of(self._home, conversation.id)).st_ino
         self._events = conversation.rest.events()
@@ -134,6 +89,9 @@ class ControlServer:
                     self._send([{"event": "end", **end}])
                 if event.type in ("user_message", "task_complete"):
                     self._send([{**self._state(), "busy": event.type == "user_message"}])
+                    self._touch()
+                elif self._controls.queued() != self._queued:
+                    self._send([self._state()])
                 if event.type == "files_changed":
                     self._find_turn()
         finally:
@@ -193,6 +151,7 @@ class ControlServer:
     # What can be asked for
 
     def _state(self) -> JSONObject:
+        self._queued = self._controls.queued()
         return {
             "event": "state",
             "version": VERSION,
@@ -200,6 +159,9 @@ class ControlServer:
             "busy": self._controls.busy,
             "waiting": len(self._waiting.listed()),
             "undo": self._turn,
+            "queued": self._queued,
+            "model": self._conversation.model.name,
+            "models": own_models(self._conversation.rest.settings),
         }
 
     async def _get_state(self, _: JSONObject) -> JSONObject:
@@ -217,7 +179,8 @@ class ControlServer:
             "workspace": rest.workspace,
             "sandbox": rest.settings.sandbox_mode,
         }
-        return {"waiting": [{**around, **waiting_json(one)} for one in self._waiting.listed()]}
+        rows = [waiting_json(one, rest.workspace) for one in self._waiting.listed()]
+        return {"waiting": [{**around, **row} for row in rows]}
 
     async def _answer(self, request: JSONObject) -> JSONObject:
         found = self._waiting.get(str(request.get("request")))
@@ -235,16 +198,44 @@ class ControlServer:
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_MESSAGE:
             raise ControlError(f"text is a message of up to {LONGEST_MESSAGE:,} characters")
         self._controls.send(text, queued=request.get("queued") is True)
+        self._send([self._state()])
+        return {}
+
+    async def _unqueue(self, request: JSONObject) -> JSONObject:
+        at, text = request.get("at"), request.get("text")
+        if type(at) is not int or not isinstance(text, str):
+            raise ControlError("at is the place of a queued message, and text that message")
+        self._controls.unqueue(at, text)
+        self._send([self._state()])
+        return {}
+
+    async def _model(self, request: JSONObject) -> JSONObject:
+        name = request.get("name")
+        if name not in own_models(self._conversation.rest.settings):
+            raise ControlError(f"the settings name no model {name!r}")
+        if self._controls.busy:
+            raise ControlError("a turn is under way; stop it first")
+        self._controls.use_model(str(name))
         return {}
 
     async def _interrupt(self, _: JSONObject) -> JSONObject:
         await self._controls.interrupt()
         return {}
 
+    async def _undo_plan(self, request: JSONObject) -> JSONObject:
+        """The files that `undo` would put back, and those that it would not."""
+        turn = request.get("turn")
+        if type(turn) is not int:
+            raise ControlError(_NO_TURN)
+        plan = (await self._conversation.rest.undo(turn, own=True, dry_run=True)).plan
+        files = [{"path": item.path, "action": item.action} for item in plan.items]
+        kept = [{"path": one.path, "why": one.why} for one in (*plan.kept, *plan.lost)]
+        return {"files": files, "kept": kept}
+
     async def _undo(self, request: JSONObject) -> JSONObject:
         turn = request.get("turn")
         if type(turn) is not int:
-            raise ControlError("turn is the number that `undo` of the session's state has")
+            raise ControlError(_NO_TURN)
         if self._controls.busy:
             raise ControlError("a turn is under way; interrupt it first")
         try:
@@ -269,10 +260,13 @@ class ControlServer:
     # What viewers are sent
 
     def _waiting_changed(self) -> None:
-        # The page watches the folder for this.
+        self._touch()
+        self._send([self._state()])
+
+    def _touch(self) -> None:
+        """Say that the state has changed to a page, which watches the folder for this."""
         with suppress(OSError):
             os.utime(path_of(self._home, self._conversation.id))
-        self._send([self._state()])
 
     def _send(self, messages: list[JSONObject]) -> None:
         if not messages or not self._viewers:
@@ -300,10 +294,13 @@ _OPS: dict[str, Callable[[ControlServer, JSONObject], Awaitable[JSONObject]]] = 
     "message": ControlServer._message,
     "interrupt": ControlServer._interrupt,
     "undo": ControlServer._undo,
+    "undo_plan": ControlServer._undo_plan,
+    "unqueue": ControlServer._unqueue,
+    "model": ControlServer._model,
 }
 
 
-_LOOKING = frozenset({"state", "waiting"})
+_LOOKING = frozenset({"state", "waiting", "undo_plan"})
 """What changes nothing."""
 
 

@@ -100,6 +100,7 @@ class ApprovalForm(Struct, frozen=True):
             "command": self.command,
             "call": list(self.call),
             "diff": self.diff,
+            "files": [to_builtins(file) for file in self.files],
             "options": [to_builtins(option) for option in self.options],
             "more": [to_builtins(option) for option in self.more],
             "critical": self.is_critical,
@@ -383,14 +384,14 @@ def _with_details(form: ApprovalForm, request: ApprovalRequest, *, diff: bool) -
     return replace(form, details=tuple(details))
 
 
-def request_json(request: ApprovalRequest) -> JSONObject:
+def request_json(request: ApprovalRequest, workspace: str = "") -> JSONObject:
     """An approval request for a front end in another process: all that a person is shown."""
     return {
         "tool": request.tool,
         "risk": request.risk.label,
         "critical": request.risk >= Risk.CRITICAL,
         "leaves": request.leaves,
-        "form": approval_form(request).to_json(),
+        "form": approval_form(request, workspace).to_json(),
         "lines": list(describe(request)),
         "choices": [choice.to_json() for choice in request.choices],
     }

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.requests import Request
@@ -14,19 +15,25 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from toolrest.control.client import NoAnswer, NoSession, ask_session, watch_session
-from toolrest.control.server import ControlError
+from toolrest.control.controls import ControlError
 from toolrest.control.sockets import sessions
+from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.web_ui.access import Json
-from toolrest.web_ui.hosted import HostedSessions
+from toolrest.web_ui.file_names import FolderFiles
+from toolrest.web_ui.hosted import HostedSessions, resumed
+from toolrest.web_ui.markup import LiveMarkup
 
 if TYPE_CHECKING:
     from toolrest.web_ui.access import CriticalCode
     from toolrest.web_ui.listing import SessionList
 
 _ALIVE = 5.0
+_SMALL = 2000
+"""Characters of live text that are read as Markdown at once; more are read beside the loop."""
 _SOON = 2.0
 """Seconds that the list of what waits, and the live view, give a session to answer."""
+_REOPENING = 5.0
 _MOST_ROWS = 500
 
 
@@ -57,7 +64,10 @@ class SessionControl:
         self._page = page
         self._body = body
         self.hosted = HostedSessions(page.home)
+        self._files = FolderFiles(page.home)
         self._last: dict[str, list[JSONObject]] = {}
+        self._reopened: dict[str, float] = {}
+        """When sessions were opened anew: for a moment these have no socket."""
 
     def routes(self) -> list[Route]:
         """One route for each thing that can be done."""
@@ -65,6 +75,7 @@ class SessionControl:
         return [
             Route(f"{at}/live", self._live),
             Route("/api/folders", self._folders),
+            Route("/api/files", self._guarded(self._matching), methods=["GET"]),
             Route("/api/sessions", self._guarded(self._start), methods=["POST"]),
             *(
                 Route(f"{at}/{name}", self._guarded(act), methods=["POST"])
@@ -73,6 +84,11 @@ class SessionControl:
                     ("message", self._message),
                     ("interrupt", self._interrupt),
                     ("undo", self._undo),
+                    ("undo_plan", self._undo_plan),
+                    ("unqueue", self._unqueue),
+                    ("model", self._model),
+                    ("rename", self._rename),
+                    ("resume", self._resume),
                     ("end", self._end),
                 )
             ),
@@ -90,7 +106,8 @@ class SessionControl:
             if not page.control:
                 return Json({"error": _OFF}, 403)
             try:
-                body = await self._body(request)
+                is_read = request.method == "GET"
+                body = dict(request.query_params) if is_read else await self._body(request)
                 return Json(await act(str(request.path_params.get("id", "")), body))
             except NoSession as error:
                 return Json({"error": str(error)}, 404)
@@ -100,6 +117,25 @@ class SessionControl:
                 return Json({"error": str(error)}, 403)
 
         return route
+
+    async def states(self) -> dict[str, str]:
+        """The states of the sessions that can be asked: `waiting`, `working` or `idle`."""
+        running = sessions(self._page.home)
+        found = await asyncio.gather(*map(self._state_of, running))
+        states = {one: state for one, state in zip(running, found, strict=True) if state}
+        self._reopened = {
+            one: at for one, at in self._reopened.items() if monotonic() - at < _REOPENING
+        }
+        return dict.fromkeys(self._reopened, "idle") | states
+
+    async def _state_of(self, session_id: str) -> str | None:
+        with suppress(TimeoutError, ControlError):
+            async with asyncio.timeout(_SOON):
+                state = await ask_session(self._page.home, session_id, "state")
+            if state.get("waiting"):
+                return "waiting"
+            return "working" if state.get("busy") is True else "idle"
+        return None
 
     async def waiting(self) -> list[JSONObject]:
         """What waits in the running sessions, oldest first."""
@@ -150,6 +186,21 @@ class SessionControl:
         await ask_session(self._page.home, session_id, "interrupt")
         return {}
 
+    async def _unqueue(self, session_id: str, body: JSONObject) -> JSONObject:
+        fields = {"at": body.get("at"), "text": body.get("text")}
+        await ask_session(self._page.home, session_id, "unqueue", **fields)
+        return {}
+
+    async def _model(self, session_id: str, body: JSONObject) -> JSONObject:
+        await ask_session(self._page.home, session_id, "model", name=body.get("name"))
+        self._reopened[session_id] = monotonic()
+        return {}
+
+    async def _undo_plan(self, session_id: str, body: JSONObject) -> JSONObject:
+        turn = body.get("turn")
+        reply = await ask_session(self._page.home, session_id, "undo_plan", turn=turn)
+        return {name: _rows(reply.get(name)) for name in ("files", "kept")}
+
     async def _undo(self, session_id: str, body: JSONObject) -> JSONObject:
         reply = await ask_session(self._page.home, session_id, "undo", turn=body.get("turn"))
         lines = reply.get("lines")
@@ -179,6 +230,37 @@ class SessionControl:
         used = await asyncio.to_thread(self._used_folders)
         return {"session": await self.hosted.start(str(folder), str(text or ""), used)}
 
+    async def _rename(self, session_id: str, body: JSONObject) -> JSONObject:
+        await asyncio.to_thread(self._path, session_id)
+        names, name = self._page.sessions.names, str(body.get("title") or "")
+        return {"title": await asyncio.to_thread(names.give, session_id, name)}
+
+    async def _resume(self, session_id: str, body: JSONObject) -> JSONObject:
+        """Resume an ended session in its folder, with its limits or narrower ones."""
+        path = await asyncio.to_thread(self._path, session_id)
+        folder, options = await asyncio.to_thread(
+            resumed, path, session_id, str(body.get("sandbox") or "")
+        )
+        if folder not in await asyncio.to_thread(self._known_folders):
+            raise ControlError(f"the folder {folder!r} is not what it was; resume at a terminal")
+        used = await asyncio.to_thread(self._used_folders)
+        text = str(body.get("text") or "")
+        return {"session": await self.hosted.start(folder, text, used, options)}
+
+    def _path(self, session_id: str) -> str:
+        try:
+            return self._page.sessions.path(session_id)
+        except ConfigError as error:
+            raise NoSession(str(error)) from None
+
+    async def _matching(self, _: str, body: JSONObject) -> JSONObject:
+        """The names of files behind an `@`, in a folder where sessions are begun."""
+        folder = str(body.get("folder") or "")
+        if folder not in await asyncio.to_thread(self._known_folders):
+            raise ControlError("no session is in this folder")
+        typed = str(body.get("typed") or "")
+        return {"names": await asyncio.to_thread(self._files.matching, folder, typed)}
+
     async def _end(self, session_id: str, _: JSONObject) -> JSONObject:
         await self.hosted.end(session_id)
         return {}
@@ -201,6 +283,11 @@ class SessionControl:
         return StreamingResponse(live, media_type="text/event-stream")
 
 
+def _rows(value: Any) -> list[JSONObject]:
+    rows = value if isinstance(value, list) else []
+    return [row for row in rows if isinstance(row, dict)]
+
+
 def _is_shown(row: Any) -> bool:
     """Whether this is what a session sends: any program of this user can listen beside them."""
     texts = isinstance(row, dict) and all(
@@ -218,6 +305,7 @@ async def _events(
 ) -> AsyncGenerator[bytes, None]:
     """A session's messages; a comment now and then finds closed connections."""
     yield _message(first)
+    markup = LiveMarkup()
     coming: asyncio.Future[JSONObject] | None = None
     try:
         while True:
@@ -231,12 +319,24 @@ async def _events(
             except StopAsyncIteration:
                 return
             coming = None
+            if message["event"] in ("text_end", "reset"):
+                markup = LiveMarkup()
+            if message["event"] == "text":
+                message = {"event": "text", **await _with_blocks(markup, message.get("text"))}
             yield _message(message)
     finally:
         if coming is not None:
             coming.cancel()
             await asyncio.wait({coming})
         await stream.aclose()
+
+
+async def _with_blocks(markup: LiveMarkup, text: Any) -> JSONObject:
+    """A piece of what the model writes, as blocks."""
+    piece = text if isinstance(text, str) else ""
+    if markup.size + len(piece) <= _SMALL:
+        return markup.feed(piece)
+    return await asyncio.to_thread(markup.feed, piece)
 
 
 def _message(message: JSONObject) -> bytes:

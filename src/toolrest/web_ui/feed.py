@@ -15,6 +15,7 @@ from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.events import WeakSandbox
 from toolrest.items import JSONObject
 from toolrest.process.output.layout import printed
+from toolrest.timeline.calls import call_title
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -26,12 +27,15 @@ from toolrest.timeline.cells import (
 )
 from toolrest.timeline.questions import given_answers
 from toolrest.timeline.stored import output_text, stored_cells
+from toolrest.web_ui.markup import message_blocks
 from toolrest.wire.items.pairing import call_id_of, is_output
 from toolrest.wire.model import Usage
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 64 << 20
 _LONGEST_TEXT = 200_000
+_LONGEST_TITLE = 300
+_WALL_TIME = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds$", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE)
 _LARGEST_COUNT = 2**53
 _LARGEST_IMAGE = 8 << 20
@@ -96,7 +100,10 @@ def _item_events(item: JSONObject) -> Iterator[JSONObject]:
         event = {"kind": "output", "id": call_id_of(item), "text": _cut(said)}
         code = _EXIT_CODE.search(text, 0, len(text) - len(said))
         exited = {"code": int(code[1])} if code else {}
-        yield {**event, **answers, **exited, **_images(item)}
+        took = _WALL_TIME.search(text, 0, len(text) - len(said))
+        ran = {"seconds": float(took[1])} if took else {}
+        failed = {"failed": True} if item.get("failed") else {}
+        yield {**event, **answers, **exited, **ran, **failed, **_images(item)}
         return
     for cell in stored_cells([item]):
         yield {**cell_json(cell), **_images(item)}
@@ -121,9 +128,9 @@ def cell_json(cell: Cell) -> JSONObject:
         case UserCell():
             return {"kind": "user", "text": _cut(cell.text)}
         case MessageCell():
-            return {"kind": "message", "text": _cut(cell.text)}
+            return {"kind": "message", **_words(cell.text)}
         case ReasoningCell():
-            return {"kind": "reasoning", "text": _cut(cell.text)}
+            return {"kind": "reasoning", **_words(cell.text)}
         case CallCell():
             return {
                 "kind": "call",
@@ -131,11 +138,18 @@ def cell_json(cell: Cell) -> JSONObject:
                 "tool": cell.tool,
                 "command": None if cell.command is None else _cut(cell.command),
                 "arguments": _cut(cell.arguments),
+                "title": call_title("", cell.arguments)[:_LONGEST_TITLE].strip(),
                 **_questions(cell),
             }
         case NoticeCell():
             return {"kind": "notice", "text": _cut(cell.text)}
     return {"kind": "notice", "text": ""}
+
+
+def _words(text: str) -> JSONObject:
+    """A text of the model, with its blocks where it is read as Markdown."""
+    blocks = message_blocks(text)
+    return {"text": _cut(text), **({} if blocks is None else {"blocks": blocks})}
 
 
 def _questions(cell: CallCell) -> JSONObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from toolrest.agent.history.stored_sessions import (
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.web_ui.feed import line_events
+from toolrest.web_ui.names import SessionNames
 from toolrest.wire.model import Usage
 from toolrest.wire.prices import Price, cost_of
 
@@ -44,6 +46,7 @@ class SessionList:
     def __init__(self, home: str, prices: Prices | None = None) -> None:
         self._files = SessionFiles(os.path.join(home, FOLDER))
         self._prices = prices
+        self.names = SessionNames(home)
         self._rows: dict[str, tuple[tuple[int, int], JSONObject]] = {}
         self._locked: set[int] = set()
         self._looked = float("-inf")
@@ -57,7 +60,10 @@ class SessionList:
         """
         found: list[JSONObject] = []
         words = search.casefold().split()
-        for row in self._after(before):
+        names = self.names.all()
+        for read in self._after(before):
+            name = names.get(read["id"])
+            row = read if name is None else {**read, "title": name}
             if state and row["open"] != (state == "running"):
                 continue
             text = f"{row['id']} {row['cwd']} {row['title']} {row['model']}".casefold()
@@ -173,9 +179,11 @@ def _read_row(stored: Stored) -> JSONObject | None:
     summary = Summary(stored, meta, title or "", status.st_size, status.st_mtime)
     row = {**summary.to_json(), "model": "", "input": 0, "output": 0, "last": ""}
     del row["path"]
-    row |= {"cwd": text_of(summary.meta, "cwd"), "usage": Usage()}
+    folder = text_of(summary.meta, "cwd")
+    row |= {"cwd": folder, "where": home_relative(folder), "usage": Usage()}
     row |= {"provider": text_of(summary.meta, "model_provider")}
     row |= _latest(tail)
+    row["rests"] = _rests(tail)
     # A long turn has named its model far from the end.
     return row if row["model"] else row | {"model": _latest(head).get("model", "")}
 
@@ -184,6 +192,12 @@ def text_of(meta: JSONObject, name: str) -> str:
     """A text of a session's first line; empty where a line that others wrote has none."""
     value = meta.get(name)
     return value if isinstance(value, str) else ""
+
+
+def home_relative(folder: str) -> str:
+    """A folder as people write it, from their home folder on."""
+    home = os.path.expanduser("~").rstrip("/")
+    return "~" + folder[len(home) :] if home and f"{folder}/".startswith(f"{home}/") else folder
 
 
 def _whole_lines(data: bytes) -> Iterator[bytes]:
@@ -209,6 +223,21 @@ def _latest(tail: bytes) -> JSONObject:
     return found
 
 
+def _rests(tail: bytes) -> bool:
+    """Whether the last thing that a session wrote down is a message of the model."""
+    at = max(tail.rfind(sign) for sign in (b'"response_item"', b'"turn_context"'))
+    line = tail[at : tail.find(b"\n", at)] if at >= 0 else b""
+    return b'"assistant"' in line[:400]
+
+
+_MARKS = re.compile(r"^[ \t]*(?:[#>]+[ \t]+|[*+-][ \t]+|```.*$)|\*\*|`", re.MULTILINE)
+
+
+def _plain(text: str) -> str:
+    """The beginning of a message on one line, without the marks of Markdown."""
+    return " ".join(_MARKS.sub("", text[: 4 * _LAST]).split())[:_LAST]
+
+
 _LATEST: dict[str, tuple[bytes, Callable[[JSONObject], JSONObject]]] = {
     "turn": (b"turn_context", lambda event: {"model": event["model"]}),
     "tokens": (
@@ -221,7 +250,7 @@ _LATEST: dict[str, tuple[bytes, Callable[[JSONObject], JSONObject]]] = {
             ),
         },
     ),
-    "message": (b"assistant", lambda event: {"last": " ".join(event["text"].split())[:_LAST]}),
+    "message": (b"assistant", lambda event: {"last": _plain(event["text"])}),
 }
 """By kind of event: a word that its line has, and what a row takes from it."""
 

@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 SCRIPTS = (
-    *("cells.js", "diff.js", "panels.js", "batch.js"),
-    *("approvals.js", "control.js", "views.js", "app.js"),
+    *("dom.js", "blocks.js", "diff.js", "panels.js", "steps.js", "batch.js"),
+    *("questions.js", "composer.js", "sessions.js", "views.js", "app.js"),
 )
 
 

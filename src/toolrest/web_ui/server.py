@@ -177,8 +177,17 @@ class WebPage(Struct):
             asked.get("before", ""),
             asked.get("state", ""),
         )
-        batch = self.batch is not None
-        return Json({"sessions": rows, "readOnly": self.read_only, "batch": batch})
+        states = await self.controls.states()
+        deferred = await asyncio.to_thread(self._waiting) if rows else []
+        states |= {one["session"]: "waiting" for one in deferred}
+        return Json(
+            {
+                "sessions": [{**row, "state": _state(row, states)} for row in rows],
+                "readOnly": self.read_only,
+                "control": self.control and not self.read_only,
+                "batch": self.batch is not None,
+            }
+        )
 
     async def _path(self, request: Request) -> str | None:
         try:
@@ -312,6 +321,13 @@ async def _news(home: str) -> AsyncGenerator[bytes, None]:
                     yield b": alive\n\n"
 
 
+def _state(row: JSONObject, states: dict[str, str]) -> str:
+    """The state of a session: one that nobody can ask works until its last message is written."""
+    if known := states.get(row["id"]):
+        return known
+    return "ended" if not row["open"] else "idle" if row["rests"] else "working"
+
+
 def _shown(pending: PendingApproval) -> JSONObject:
     """An approval request as a person sees it; its exact arguments may hold secrets and stay."""
     return {
@@ -323,7 +339,7 @@ def _shown(pending: PendingApproval) -> JSONObject:
         "created": pending.created,
         "expires": pending.expires,
         "kind": "approval",
-        **request_json(pending.request),
+        **request_json(pending.request, pending.workspace),
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import socket
 import ssl
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import TextIO
 
@@ -56,14 +58,45 @@ def serve_page(config: Config, wanted: Wanted) -> None:
         _prices(config),
         BatchView(batch) if batch else None,
     )
-    _say(f"{scheme}://{names[0]}:{port}/#token={page.logins.link()}", sys.stdout)
-    _say("the link logs one browser in, once; start again for another")
+
+    def link() -> None:
+        _say(f"{scheme}://{names[0]}:{port}/#token={page.logins.link()}", sys.stdout)
+
+    link()
+    more = "press Enter" if sys.stdin.isatty() else "start again"
+    _say(f"the link logs one tab of a browser in, once; {more} for another")
     if not page.read_only:
         _say(f"the code for approvals of critical calls is {page.pin}")
     try:
-        asyncio.run(listening.serve(page.application(), sock, wanted.cert, wanted.key))
+        asyncio.run(_serve(page, sock, wanted, link))
     except ssl.SSLError as error:
         raise ConfigError(f"--cert {wanted.cert}, --key {wanted.key}: {error}") from None
+
+
+async def _serve(
+    page: WebPage, sock: socket.socket, wanted: Wanted, link: Callable[[], None]
+) -> None:
+    """Serve; each Enter at the terminal prints another link."""
+    if sys.stdin.isatty():
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _entered, link)
+    await listening.serve(page.application(), sock, wanted.cert, wanted.key)
+
+
+def _entered(link: Callable[[], None]) -> None:
+    """Read what was typed; nothing while the terminal is another program's, or is gone."""
+    file, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    try:
+        if os.tcgetpgrp(file) != os.getpgrp():
+            loop.remove_reader(file)
+            loop.call_later(1.0, loop.add_reader, file, _entered, link)
+            return
+        typed = os.read(file, 4096)
+    except OSError:
+        typed = b""
+    if not typed:
+        loop.remove_reader(file)
+    else:
+        link()
 
 
 def _prices(config: Config) -> Prices:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolrest.agent.history.stored_sessions import exact_session
 from toolrest.agent.open_session import open_session
 from toolrest.chat.session import ChatSession
 from toolrest.cli.options import Choices, model_option, session_options
@@ -27,8 +28,9 @@ _MOST_PROMPT = 1 << 20
 @click.command("host")
 @session_options
 @model_option
+@click.option("--resume", metavar="ID", help="Go on with the session that has this ID.")
 @click.argument("prompt", metavar="[PROMPT]", required=False)
-def command(choices: Choices, model: str | None, prompt: str | None) -> None:
+def command(choices: Choices, model: str | None, resume: str | None, prompt: str | None) -> None:
     """Run a session without a terminal until it is stopped; PROMPT is its first message.
 
     Prints the session's id. `toolrest web` shows it, sends it messages and answers what it asks;
@@ -36,7 +38,7 @@ def command(choices: Choices, model: str | None, prompt: str | None) -> None:
     """
     if prompt == "-":
         prompt = sys.stdin.read(_MOST_PROMPT)
-    asyncio.run(_host(choices, model, prompt))
+    asyncio.run(_host(choices, model, resume, prompt))
 
 
 class _Unseen:
@@ -71,7 +73,9 @@ def _check_folder(named: str | None, workspace: str) -> None:
         raise ConfigError(f"-C {named}: this leads to {workspace}; name that folder itself")
 
 
-async def _host(choices: Choices, model: str | None, prompt: str | None) -> None:
+async def _host(
+    choices: Choices, model: str | None, resume: str | None, prompt: str | None
+) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -94,7 +98,7 @@ async def _host(choices: Choices, model: str | None, prompt: str | None) -> None
         return session
 
     session = ChatSession(open_, _Unseen())
-    session.start()
+    session.start(None if resume is None else exact_session(choices.load().home, resume).path)
     try:
         if not session.is_controlled:
             raise ConfigError("there is no control socket here, so no page can answer this session")

@@ -1,8 +1,9 @@
-// The page: the list of sessions, one session as it goes on, replay, approvals.
+// The page: requests, the login, one session as it goes on, keys.
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const state = { key: "", readOnly: false, rows: [], chosen: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: null, stream: null, open: null, playing: null, view: "timeline" };
+const EMPTY = { open: null, events: [], drawn: [], tokens: [], price: null, plans: [], replays: false };
+const state = { ...EMPTY, key: "", readOnly: false, control: false, rows: [], chosen: null, calls: new Map(), changed: new Map(), lanes: null, stream: null, playing: null, view: "timeline" };
 
 // Requests
 
@@ -36,11 +37,19 @@ async function logIn() {
     history.replaceState(null, "", location.pathname); // neither the history nor a screenshot keeps it
     const response = await post("/api/login", { token });
     const answer = await response.json();
-    if (!response.ok) { say(answer.error); return false; }
+    if (!response.ok) { noLink(answer.error); return; }
     sessionStorage.setItem("key", answer.key);
   }
   state.key = sessionStorage.getItem("key") ?? "";
-  return true;
+  if (!state.key) noLink("");
+}
+
+/** Say how this tab gets a link. */
+function noLink(why) {
+  $("no-link").hidden = false;
+  $("empty").hidden = true;
+  document.body.classList.add("out");
+  say(why);
 }
 
 /** Nothing stays on a screen that was left alone; a new link shows the same session again. */
@@ -51,72 +60,29 @@ function logOut() {
   if (place !== null) sessionStorage.setItem("place", place);
   history.replaceState(null, "", location.pathname);
   choose(null);
-  state.rows = [];
+  Object.assign(state, { rows: [], control: false });
+  folders = [];
+  drafts.clear();
+  $("say").value = "";
   for (const part of ["sessions", "batch", "folder"]) $(part).replaceChildren();
-  for (const part of ["new", "more", "batch-link", "leave"]) $(part).hidden = true;
-  $("first").value = "";
+  for (const part of ["begin", "more", "batch-link", "leave"]) $(part).hidden = true;
   drawApprovals([]);
-  $("empty").textContent = "Not logged in.";
-  say("This page is not logged in. Open the link that toolrest web printed at its start in this tab.");
-}
-
-// The list
-
-async function list(more = false) {
-  const query = new URLSearchParams({ limit: "50", q: $("search").value, state: $("state").value, before: more ? (state.rows.at(-1)?.id ?? "") : "" });
-  const response = await request(`/api/sessions?${query}`);
-  if (!response.ok) return;
-  const answer = await response.json();
-  state.readOnly = answer.readOnly;
-  $("batch-link").hidden = !answer.batch;
-  state.rows = more ? [...state.rows, ...answer.sessions] : answer.sessions;
-  $("more").hidden = answer.sessions.length < 50;
-  if (state.chosen !== null) head();
-  $("sessions").replaceChildren(...state.rows.map(row));
-  if (!state.rows.length) $("sessions").append(el("li", { class: "quiet", text: $("search").value || $("state").value ? "No session is like that." : "No session is recorded yet. Start one here, or run toolrest in a folder." }));
-}
-
-/** A session in three lines; what they cut is in the title of each. */
-function row(session) {
-  const tokens = session.input + session.output;
-  const cost = session.cost === null || session.cost === undefined ? "" : dollars(session.cost);
-  const facts = [lastOf(session.cwd), session.model].filter(Boolean).join(" · ");
-  const changed = new Date(session.changed * 1000);
-  const line = (text, title) => el("span", { class: "quiet line", text: visible(text), title: visible(title) });
-  return el("li", {}, el("a", { href: `#session=${encodeURIComponent(session.id)}`, "aria-current": session.id === state.chosen ? "true" : null },
-    el("span", { class: "first" }, el("span", { class: "name", text: visible(session.title || "(no message)") }),
-      session.open ? el("span", { class: "open", text: "running" }) : el("time", { class: "quiet", datetime: iso(changed), title: changed.toLocaleString(), text: when(changed) })),
-    el("span", { class: "first" }, line(facts, [session.cwd, session.model].filter(Boolean).join(" · ")),
-      el("span", { class: "quiet", text: cost || (tokens ? `${short(tokens)} tokens` : "") })),
-    session.last ? line(session.last, session.last) : ""));
-}
-
-const lastOf = (folder) => folder.split("/").filter(Boolean).at(-1) ?? folder;
-const short = (count) => count.toLocaleString(undefined, { notation: "compact", maximumFractionDigits: 1 });
-
-/** The time of something of today, the day of anything else. */
-function when(time) {
-  const now = new Date();
-  if (time.toDateString() === now.toDateString()) return time.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" });
-  const day = { month: "short", day: "numeric" };
-  return time.toLocaleDateString(undefined, time.getFullYear() === now.getFullYear() ? day : { ...day, year: "numeric" });
-}
-
-function mark() {
-  for (const link of $("sessions").querySelectorAll("a")) {
-    if (link.hash === `#session=${encodeURIComponent(state.chosen ?? "")}`) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  }
+  drawComposer();
+  noLink("This page is not logged in.");
 }
 
 // One session
 
 /** Forget the session that was shown. */
 function clear(id) {
-  Object.assign(state, { chosen: id, open: null, events: [], drawn: [], calls: new Map(), tokens: [], price: null, plans: [], lanes: { calls: new Map(), agents: new Map() } });
-  for (const part of ["timeline", "chart", "lanes", "plan", "changes"]) $(part).replaceChildren();
+  Object.assign(state, { ...EMPTY, chosen: id, events: [], drawn: [], tokens: [], plans: [], calls: new Map(), changed: new Map(), lanes: { calls: new Map(), agents: new Map() } });
+  for (const part of ["timeline", "chart", "lanes", "plan", "changes", "changed"]) $(part).replaceChildren();
   $("scrub").max = $("scrub").value = "0";
-  $("lanes-panel").hidden = $("plan-panel").hidden = true;
+  for (const part of ["lanes-panel", "plan-panel", "changed-panel", "context-panel"]) $(part).hidden = true;
+  $("title").textContent = $("facts").textContent = "";
+  $("replay-button").setAttribute("aria-pressed", "false");
+  $("actions").open = false;
+  follows = true;
   look("timeline");
 }
 
@@ -124,30 +90,20 @@ function choose(id) {
   stop();
   say("");
   state.stream?.abort();
-  leaveLive();
   changeDraft(id);
   clear(id);
-  $("session").hidden = id === null;
-  $("empty").hidden = id !== null;
+  leaveLive();
+  $("session").hidden = $("views").hidden = $("side").hidden = id === null;
+  $("empty").hidden = id !== null || !state.key;
   $("batch").hidden = true;
-  document.body.classList.remove("menu");
-  mark();
+  showMenu(false);
+  placeCards();
   if (id === null) return;
-  head();
-  $("exports").replaceChildren(...EXPORTS.map(([kind, name]) => el("button", { type: "button", class: "plain", text: `Save ${name}`, on: { click: () => save(kind) } })));
+  drawHead();
+  $("exports").replaceChildren(...EXPORTS.map(([kind, name]) => el("button", { type: "button", text: `Save ${name}`, on: { click: () => save(kind) } })));
   state.stream = new AbortController();
   void watch(id, state.stream.signal);
   void follow(id, state.stream.signal);
-}
-
-function head() {
-  const found = state.rows.find((one) => one.id === state.chosen);
-  $("title").textContent = visible(found?.title || state.chosen);
-  const last = state.tokens.at(-1);
-  const tokens = last ? `${last.input.toLocaleString()} tokens in, ${last.output.toLocaleString()} out` : "";
-  const cost = last && last.cost !== null ? dollars(last.cost) : "";
-  const running = state.open === null ? "" : state.open ? "running" : "ended";
-  $("facts").textContent = visible([found?.cwd, found?.model, tokens, cost, running].filter(Boolean).join(" · "));
 }
 
 /** Read the session's events, and again from the last one when the connection breaks. */
@@ -164,11 +120,12 @@ async function watch(id, signal) {
       reached();
       for await (const [event, text] of messages(response.body)) {
         wait = 250;
-        if (event === "state") { const now = JSON.parse(text); state.open = now.open; head(); if (now.gone) return; flush(); continue; }
+        if (event === "state") { const now = JSON.parse(text); state.open = now.open; drawHead(); if (now.gone) return; flush(); continue; }
         if (event === "rest") { flush(); continue; }
         const value = JSON.parse(text);
         after = value.at;
         take(value);
+        if (state.events.length % 100 === 0) await breath(signal);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -176,6 +133,16 @@ async function watch(id, signal) {
     say(LOST);
     await new Promise((done) => setTimeout(done, wait));
   }
+}
+
+let breathed = 0;
+
+/** Let the browser do what else there is, now and then: no task of a long session holds it up. */
+async function breath(signal) {
+  if (performance.now() - breathed < 50) return;
+  await new Promise((done) => setTimeout(done));
+  breathed = performance.now();
+  signal.throwIfAborted();
 }
 
 /** The messages of a server-sent stream, as pairs of event and data. */
@@ -210,9 +177,18 @@ function take(event) {
   if (plan) state.plans.push([state.events.length, plan]);
   recorded(event);
   safely(() => takeLane(state.lanes, event), () => {});
+  safely(() => takeChanges(event), () => {});
   state.events.push(event);
-  if (state.events.length % 500 === 0) flush();
-  else drawing ||= setTimeout(flush, 50);
+  drawing ||= setTimeout(flush, 50);
+}
+
+/** Note the files that a call has changed, once it has not failed. */
+function takeChanges(event) {
+  if (event.kind !== "output" || event.failed || event.code) return;
+  const call = state.lanes.calls.get(event.id);
+  for (const file of (call && !call.questions && !planOf(call) && diffOf(call)) || []) {
+    state.changed.set(file.path, [...(state.changed.get(file.path) ?? []), file]);
+  }
 }
 
 let drawing = 0; // events that come together are drawn together
@@ -221,13 +197,18 @@ let drawing = 0; // events that come together are drawn together
 function flush() {
   clearTimeout(drawing);
   drawing = 0;
-  const live = state.playing === null && Number($("scrub").value) === Number($("scrub").max);
+  const atLast = state.playing === null && Number($("scrub").value) === Number($("scrub").max);
   $("scrub").max = String(state.events.length);
   $("lanes-panel").hidden = state.lanes.agents.size === 0;
   if (state.lanes.agents.size) $("lanes").replaceChildren(...drawLanes(state.lanes, state.events[0].time, state.events.at(-1).time, state.open));
-  if (live) show(state.events.length);
+  $("changed-panel").hidden = state.changed.size === 0;
+  $("changed").replaceChildren(...[...state.changed].slice(0, 50).map(([path, files]) => el("li", {}, el("span", { class: "line", text: visible(path), title: visible(path) }), counts(files))));
+  if (atLast) show(state.events.length);
   else position();
+  $("used").textContent = live.on ? shareOf(state.tokens.findLast((one) => one.context)) : $("used").textContent;
 }
+
+const AT_ONCE = 24; // milliseconds of drawing before the browser does something else
 
 /** The chunk that takes the next cell: those out of sight are not laid out, and few are cheaper to check than many. */
 function lastChunk() {
@@ -238,27 +219,31 @@ function lastChunk() {
   return made;
 }
 
-/** Show the first `count` events; what is drawn already stays. */
+/** Show the first `count` events; what is drawn already stays. Many are drawn in several goes. */
 function show(count) {
-  const follows = atEnd();
+  const until = performance.now() + AT_ONCE;
   for (const [made] of state.drawn.splice(count).flat()) made.remove();
   while ($("timeline").lastElementChild?.childElementCount === 0) $("timeline").lastElementChild.remove();
   for (let at = state.drawn.length; at < count; at += 1) {
+    if (performance.now() > until) { more(count); break; }
     const made = safely(() => drawCell(state.events[at], state.calls), () => [[el("li", { class: "notice", text: "An entry that cannot be shown." }), null]]);
     state.drawn.push(made);
     for (const [cell, place] of made) (place ?? lastChunk()).append(cell);
   }
   $("scrub").value = String(count);
   position();
-  if (follows) $("main").scrollTop = $("main").scrollHeight;
 }
 
-/** Whether what comes is followed: nobody reads further up, and no button that approves would move under the pointer. */
-function atEnd() {
-  const main = $("main");
-  if (cards.size && $("approvals").getBoundingClientRect().bottom > main.getBoundingClientRect().top) return false;
-  return main.scrollHeight - main.scrollTop - main.clientHeight < 80;
+function more(count) {
+  const { stream } = state;
+  setTimeout(() => { if (stream === state.stream && Number($("scrub").value) === count) show(count); });
 }
+
+// Whoever looks at the end stays there, whatever comes or unfolds.
+let follows = true;
+$("scroll").addEventListener("scroll", () => { follows = $("scroll").scrollHeight - $("scroll").scrollTop - $("scroll").clientHeight < 80; }, { passive: true });
+const growing = new ResizeObserver(() => { if (follows && state.view === "timeline") $("scroll").scrollTop = $("scroll").scrollHeight; });
+for (const id of ["session", "scroll"]) growing.observe($(id));
 
 /** The moment that is shown, with the plan and the chart as of then. */
 function position() {
@@ -268,29 +253,25 @@ function position() {
   $("plan-panel").hidden = !plan;
   $("plan").replaceChildren(...(plan ? [drawPlan(plan)] : []));
   if (plan) $("plan-count").textContent = `Plan, ${plan.filter((one) => one.status === "completed").length} of ${plan.length} done`;
-  $("chart").replaceChildren(...chart(state.tokens.filter((one) => one.context), at < state.events.length ? state.events[at].time : 0));
+  const points = state.tokens.filter((one) => one.context);
+  $("context-panel").hidden = !points.length;
+  $("chart").replaceChildren(...chart(points, at < state.events.length ? state.events[at].time : 0));
 }
 
 // Keys
 
-function move(step) {
-  const links = [...$("sessions").querySelectorAll("a")];
-  const at = links.findIndex((link) => link.hasAttribute("aria-current"));
-  const next = links[Math.min(links.length - 1, Math.max(0, at + step))];
-  if (next) { next.click(); next.scrollIntoView({ block: "nearest" }); }
-}
-
-function first(what) { $("approvals").querySelector(what)?.focus(); }
-
+const first = (what) => [...$("approvals").querySelectorAll(what)].find((one) => one.checkVisibility());
 const at = () => Number($("scrub").value);
 const inSession = (act) => () => { if (state.chosen !== null && state.view === "timeline") act(); };
 
 const KEYS = {
   j: () => move(1),
   k: () => move(-1),
+  m: () => { if (!$("composer").hidden) $("say").focus(); },
+  n: () => $("begin").click(),
   "/": () => $("search").focus(),
-  a: () => first("button.approve:not(:disabled)"),
-  d: () => first(".why"),
+  a: () => first("button.approve:not(:disabled)")?.focus(),
+  d: () => first("button.deny:not(:disabled)")?.click(),
   " ": inSession(play),
   ArrowRight: inSession(() => jump(at() + 1)),
   ArrowLeft: inSession(() => jump(at() - 1)),
@@ -301,7 +282,7 @@ const KEYS = {
   v: sides,
   c: () => (state.view === "changes" ? look("timeline") : void changes()),
   "?": () => $("help").showModal(),
-  Escape: () => { stop(); say(""); },
+  Escape: () => { stop(); say(""); $("actions").open = false; },
 };
 
 document.addEventListener("keydown", (event) => {
@@ -311,29 +292,35 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.key === " " && event.target.closest("button, a, summary")) return;
   if (/^(Arrow|Home|End)/.test(event.key) && event.target.closest("pre, [role=region]")) return; // these scroll
-  if ($("help").open) return;
+  if ($("help").open || $("sure").open) return;
   const act = KEYS[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 
 // Start
 
+function showMenu(on) {
+  document.body.classList.toggle("menu", on);
+  $("menu").setAttribute("aria-expanded", String(on));
+}
+
+function showSide() {
+  const on = document.body.classList.toggle("side");
+  $("side-button").setAttribute("aria-pressed", String(on));
+}
+
+for (const [id, act] of Object.entries({
+  play, sides, rename, "timeline-button": () => look("timeline"), "changes-button": changes, "replay-button": () => replays(!state.replays),
+  keys: () => $("help").showModal(), "help-close": () => $("help").close(), dismiss: () => say(""), more: () => list(true),
+  menu: () => showMenu(true), "close-menu": () => showMenu(false), "side-button": showSide,
+  leave: async () => { if ((await post("/api/logout", {})).ok) logOut(); },
+  notify: async () => { await Notification.requestPermission(); offerNotes(); },
+})) $(id).addEventListener("click", act);
 $("scrub").addEventListener("input", () => { stop(); show(Number($("scrub").value)); });
-$("play").addEventListener("click", play);
-$("sides").addEventListener("click", sides);
-$("timeline-button").addEventListener("click", () => look("timeline"));
-$("changes-button").addEventListener("click", () => changes());
-$("keys").addEventListener("click", () => $("help").showModal());
-$("leave").addEventListener("click", async () => { if ((await post("/api/logout", {})).ok) logOut(); });
-$("dismiss").addEventListener("click", () => say(""));
-$("help-close").addEventListener("click", () => $("help").close());
 $("state").addEventListener("change", () => list());
-$("menu").addEventListener("click", () => { const on = document.body.classList.toggle("menu"); $("menu").setAttribute("aria-expanded", String(on)); });
-$("approvals-button").addEventListener("click", () => { $("main").scrollTop = 0; first("button.approve:not(:disabled)"); });
-$("more").addEventListener("click", () => list(true));
-startControl();
 let typing = 0;
 $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => list(), 200); });
+startComposer();
 
 /** Look again when the server says that approvals or sessions have changed. */
 async function news() {
@@ -369,30 +356,31 @@ function route() {
 
 async function start() {
   if (data !== null) { // a session saved as a file
-    document.body.querySelector("nav").remove();
-    $("menu").remove();
+    for (const part of ["sidebar", "menu", "dock"]) $(part).hidden = true;
     document.body.classList.add("saved");
     clear(data.session.id);
     state.rows = [data.session];
-    $("session").hidden = false;
+    $("session").hidden = $("views").hidden = $("side").hidden = false;
     $("empty").hidden = true;
     data.events.forEach(take);
     state.open = false;
-    head();
+    drawHead();
     flush();
     return;
   }
   window.addEventListener("hashchange", route);
-  if (!(await logIn()) || !state.key) { if (!state.key) say("Open the link that toolrest web printed."); return; }
+  await logIn();
+  if (!state.key) return;
   await list();
   if (!state.key) return;
   $("leave").hidden = false;
+  offerNotes();
   const place = sessionStorage.getItem("place");
   sessionStorage.removeItem("place");
   if (place !== null && !location.hash) history.replaceState(null, "", `#session=${encodeURIComponent(place)}`);
+  await findFolders();
   route();
   await approvals();
-  await folders();
   void news();
 }
 

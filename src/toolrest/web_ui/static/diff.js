@@ -32,10 +32,19 @@ function patchFiles(text) {
   return files;
 }
 
+const countOf = (files, sign) => files.reduce((sum, file) => sum + file.lines.filter((line) => line.startsWith(sign)).length, 0);
+
+/** How many lines some files gained and lost. */
+function counts(files) {
+  return el("span", { class: "counts" }, el("span", { class: "good", text: ` +${countOf(files, "+")}` }), el("span", { class: "bad", text: ` −${countOf(files, "-")}` }));
+}
+
+const KINDS = { add: "new", delete: "deleted", write: "written" };
+
 /** The diff of one file. */
 function drawDiff(file) {
-  const count = (sign) => file.lines.filter((line) => line.startsWith(sign)).length;
-  const head = el("p", { class: "label", text: visible(`${file.kind} ${file.path}`) }, el("span", { class: "counts", text: ` +${count("+")} −${count("-")}` }));
+  const kind = file.kind in KINDS ? el("span", { class: "quiet", text: ` ${KINDS[file.kind]}` }) : "";
+  const head = el("p", { class: "path" }, el("b", { text: visible(file.path) }), kind, counts([file]));
   const lines = file.lines.map(visible);
   const body = !lines.length ? "" : sideBySide ? columns(lines, visible(file.path)) : unified(lines, visible(file.path));
   const drawn = el("div", { class: "diff" }, head, body);
@@ -43,9 +52,12 @@ function drawDiff(file) {
   return drawn;
 }
 
+const COLOURED = 2000; // lines; what follows is laid out when it is looked at
+
 function unified(lines, path) {
   const block = el("pre", { tabindex: "0", role: "region", "aria-label": `Diff of ${path}` });
-  for (const line of lines) block.append(el("span", { class: kindOf(line), text: `${line}\n` }));
+  for (const line of lines.slice(0, COLOURED)) block.append(el("span", { class: kindOf(line), text: `${line}\n` }));
+  for (let at = COLOURED; at < lines.length; at += 500) block.append(el("span", { class: "far", text: `${lines.slice(at, at + 500).join("\n")}\n` }));
   return block;
 }
 

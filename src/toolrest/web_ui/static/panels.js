@@ -88,21 +88,27 @@ function costOf(used, price) {
 
 const dollars = (cost) => `$${cost < 0.995 ? cost.toFixed(3) : cost.toFixed(2)}`;
 
-/** The tokens in the context and the cost over time, with a line at the moment that is looked at. */
+const thousands = (count) => (count < 10_000 ? count.toLocaleString() : `${Math.round(count / 1000).toLocaleString()}k`);
+
+/** The share of the context that is used; nothing where no window is known. */
+const shareOf = (point) => (point?.window ? `${Math.round((point.context / point.window) * 100)}% of context` : "");
+
+/** The tokens in the context and the cost, now and over time, with a line at the moment that is looked at. */
 function chart(points, now) {
-  if (points.length < 2) return [];
+  if (!points.length) return [];
+  const last = points.at(-1);
+  const cost = last.cost !== null ? `cost ${dollars(last.cost)}` : "";
+  const tokens = `${thousands(last.context)}${last.window ? ` of ${thousands(last.window)}` : ""} tokens`;
+  const meter = last.window ? el("progress", { max: String(last.window), value: String(Math.min(last.context, last.window)), "aria-label": "Context used" }) : "";
+  const words = el("p", { class: "quiet", text: [tokens, cost].filter(Boolean).join(" · ") });
+  if (points.length < 3) return [meter, words];
   const most = Math.max(...points.map((point) => point.window ?? point.context));
-  const first = points[0].time, span = Math.max(0.001, points.at(-1).time - first);
+  const first = points[0].time, span = Math.max(0.001, last.time - first);
   const x = (time) => Math.min(400, Math.max(0, ((time - first) / span) * 400)).toFixed(1);
   const line = (kind, value, top) => svg("polyline", { class: kind, points: points.map((point) => `${x(point.time)},${(46 - (value(point) / (top || 1)) * 44).toFixed(1)}`).join(" ") });
-  const last = points.at(-1);
   const drawn = [line("context", (point) => point.context, most)];
-  let words = `Context ${last.context.toLocaleString()} of ${most.toLocaleString()} tokens`;
-  if (last.cost !== null) {
-    drawn.push(line("cost", (point) => point.cost ?? 0, last.cost));
-    words += `, cost ${dollars(last.cost)} (dashed)`;
-  }
+  if (last.cost !== null) drawn.push(line("cost", (point) => point.cost ?? 0, last.cost));
   if (now > first && now < last.time) drawn.push(svg("line", { class: "now", x1: x(now), x2: x(now), y1: "0", y2: "48" }));
-  const image = svg("svg", { viewBox: "0 0 400 48", preserveAspectRatio: "none", role: "img", "aria-label": words }, ...drawn);
-  return [el("figure", {}, image, el("figcaption", { class: "quiet", "aria-hidden": "true", text: words }))];
+  const image = svg("svg", { viewBox: "0 0 400 48", preserveAspectRatio: "none", role: "img", "aria-label": `Context${cost ? " and cost (dashed)" : ""} over time` }, ...drawn);
+  return [meter, words, image];
 }

@@ -7,7 +7,18 @@ function look(view) {
     $(name).hidden = name !== view;
     $(`${name}-button`).setAttribute("aria-pressed", String(name === view));
   }
-  $("controls").hidden = $("live").hidden = view !== "timeline";
+  $("live").hidden = view !== "timeline";
+  $("controls").hidden = view !== "timeline" || !state.replays;
+}
+
+/** Show the bar of the replay, or take it away: then the session goes on. */
+function replays(on) {
+  state.replays = on;
+  $("replay-button").setAttribute("aria-pressed", String(on));
+  if (on) { look("timeline"); return; }
+  stop();
+  $("controls").hidden = true;
+  show(state.events.length);
 }
 
 async function changes() {
@@ -29,6 +40,7 @@ async function batch(failure = "") {
   $("empty").hidden = true;
   $("batch").hidden = false;
   $("batch").replaceChildren(...drawBatch(answer, failure, batch));
+  drawComposer();
 }
 
 function sides() {
@@ -39,6 +51,7 @@ function sides() {
 // Replay
 
 function play() {
+  if (!state.replays) replays(true);
   if (state.playing !== null) { stop(); return; }
   if (Number($("scrub").value) >= state.events.length) show(0);
   $("play").textContent = "Pause";
@@ -57,11 +70,12 @@ function step() {
 function stop() {
   if (state.playing) clearTimeout(state.playing);
   state.playing = null;
-  $("play").textContent = "Replay";
+  $("play").textContent = "Play";
 }
 
 /** Go some steps on or back, and stop there. */
 function jump(count) {
+  if (!state.replays) replays(true);
   stop();
   show(Math.min(state.events.length, Math.max(0, count)));
 }
