@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.chat.test_chat import CTRL_C, ENTER, says, settings
-from tests.cli.conftest import TOOLREST
+from tests.forked import TOOLREST
 from tests.screen import Screen
 
 from toolrest.chat.composer.typed import TypedText
