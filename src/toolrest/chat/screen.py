@@ -35,7 +35,7 @@ from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.picker import Picker
 from toolrest.chat.question_view import above_lines
-from toolrest.chat.questions import Asked, Posed, Questions
+from toolrest.chat.questions import Asked, Posed, Questions, Waiting
 from toolrest.chat.status import PLACEHOLDER, start_lines
 from toolrest.chat.terminal.paste_input import PasteInput
 from toolrest.chat.terminal.quiet_output import InlineApplication, notification, quiet_output
@@ -77,7 +77,7 @@ class ChatScreen:
         self.live = LiveState(self.questions)
         self.questions.is_screen_free = lambda: not self.app._running_in_terminal
         self.pastes = Pastes()
-        self._writes: tuple[Asked | Posed, str] | None = None
+        self._writes: tuple[Waiting, str] | None = None
         """The question that the line is written for."""
         self._draft = Document()
         """The message that was being written before that."""
