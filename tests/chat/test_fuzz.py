@@ -55,7 +55,7 @@ BROKEN = ("Traceback", "error in Toolrest", "Exception")
 EVENTS = ("text", "long text", "command", "approval", "two approvals", "question")
 ASKED = re.compile(r"^  \$ touch \.\./ran(\d+)$", re.MULTILINE)
 POSED = "The model asks"
-OPEN = ("Esc stops the", "Esc declines", "Esc goes back", "one moment", "Show all of it")
+OPEN = ("Enter or 1-", "Enter · Esc", "Esc declines", "Esc goes back", "one moment")
 """What the screen says while a question has the keys, or the line."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chat.test_approvals import answers, denies
+from tests.chat.test_approvals import answers, denies, quiet
 from tests.forked import TOOLREST
 from tests.patience import hurry, patient
 from tests.screen import Screen
@@ -47,17 +47,31 @@ def rollouts(desk: Any) -> list[Path]:
     return sorted(desk.home.rglob("rollout-*.jsonl"))
 
 
+def asked(screen: Screen, words: Any) -> None:
+    """The question is there: answered by a key in the chat, by a line in the plain one."""
+    screen.sees("Answer [1]:" if words else "› 1. Yes")
+
+
+def picks(screen: Screen, words: Any, key: str) -> None:
+    asked(screen, words)
+    if words:
+        screen.types(f"{key}\n")
+    else:
+        answers(screen, key)
+
+
 # The question
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("early", ["fix the test\r", "fix"])
-def test_what_was_typed_before_the_question_is_dropped_and_said(asks: Any, early: str) -> None:
+def test_what_was_typed_before_the_question_is_kept(asks: Any, early: str) -> None:
+    """Failed before: it was dropped."""
     with asks() as screen:
+        screen.until(lambda: "›" in screen.now)
         screen.types(early)
-        screen.sees("What you typed before this question was dropped.", "Answer [1]:")
-        screen.types("3\r")
-        assert screen.ends() == 0
+        picks(screen, (), "1")
+        screen.sees("> fix the test" if early.endswith("\r") else "› fix")
 
 
 @pytest.mark.slow
@@ -65,16 +79,18 @@ def test_what_was_typed_before_the_question_is_dropped_and_said(asks: Any, early
 def test_a_new_folder_is_asked_about_once(desk: Any, asks: Any, words: Any) -> None:
     """Also one that brings nothing."""
     with asks(*words) as screen:
-        screen.sees("Answer [1]:")
+        asked(screen, words)
         start = screen.rows.index("  Work in ~/project?")
-        assert screen.rows[start : start + 5] == [
+        lines = ["  1. Yes   2. Read only   3. Quit", "  Answer [1]:"]
+        if not words:
+            lines = ["  › 1. Yes", "    2. Read only", "    3. Quit", "  Enter or 1-3 · Esc quits"]
+        assert screen.rows[start : start + 3 + len(lines)] == [
             "  Work in ~/project?",
             "  The agent may edit files here; commands run in the sandbox.",
             "",
-            "  1. Yes   2. Read only   3. Quit",
-            "  Answer [1]:",
+            *lines,
         ]
-        screen.types("1\n")
+        picks(screen, words, "1")
         screen.sees(READY[words].format("workspace-write"))
     assert trust_of(desk.workspace) == "trusted"
     with asks(*words) as screen:
@@ -86,11 +102,12 @@ def test_a_new_folder_is_asked_about_once(desk: Any, asks: Any, words: Any) -> N
 @BOTH
 def test_read_only_is_remembered(desk: Any, asks: Any, words: Any) -> None:
     with asks(*words) as screen:
-        screen.sees("Answer [1]:")
-        screen.types("maybe\n")
-        screen.sees("Type 1, 2 or 3.")
-        screen.until(lambda: screen.text.count("Answer [1]:") == 2)
-        screen.types("2\n")
+        asked(screen, words)
+        if words:
+            screen.types("maybe\n")
+            screen.sees("Type 1, 2 or 3.")
+            screen.until(lambda: screen.text.count("Answer [1]:") == 2)
+        picks(screen, words, "2")
         screen.sees(READY[words].format("read-only"))
     assert trust_of(desk.workspace) == "untrusted"
     with asks(*words) as screen:
@@ -99,12 +116,15 @@ def test_read_only_is_remembered(desk: Any, asks: Any, words: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("typed", ["3\n", "\x04"])
+@pytest.mark.parametrize("typed", ["3", "\x04"])
 @BOTH
 def test_quit_starts_nothing(desk: Any, serve: Any, asks: Any, words: Any, typed: str) -> None:
     with asks(*words) as screen:
-        screen.sees("Answer [1]:")
-        screen.types(typed)
+        asked(screen, words)
+        if typed == "3":
+            picks(screen, words, typed)
+        else:
+            screen.types(typed)
         assert screen.ends() == 0
         assert READY[words].format("read-only") not in screen.text
     assert trust_of(desk.workspace) is None
@@ -118,14 +138,13 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any, words: Any) -> N
     with asks(*words, program=patient("QUIET")) as screen:
         screen.sees("3. Quit")
         for _ in range(10):  # the person types on and on
-            screen.types("1\n")
+            screen.types("1\n" if words else "1\r")
             screen.read(0.02)
         assert "Answer [1]:" not in screen.text
         assert trust_of(desk.workspace) is None
         hurry(screen)
-        screen.types("1\n")
-        screen.sees("Answer [1]:")
-        screen.types("2\n")
+        screen.types("1\n" if words else "1\r")
+        picks(screen, words, "2")
         screen.sees(READY[words].format("read-only"))
     assert trust_of(desk.workspace) == "untrusted"
 
@@ -135,12 +154,18 @@ def test_what_is_typed_ahead_is_no_answer(desk: Any, asks: Any, words: Any) -> N
 @BOTH
 def test_a_paste_is_no_answer(desk: Any, asks: Any, words: Any, pasted: str) -> None:
     with asks(*words) as screen:
-        screen.sees("Answer [1]:")
-        screen.types(pasted)
-        screen.sees("A paste does not answer this; type it.")
-        screen.until(lambda: screen.text.count("Answer [1]:") == 2)
+        asked(screen, words)
+        if words:
+            screen.types(pasted)
+            screen.sees("A paste does not answer this; type it.")
+            screen.until(lambda: screen.text.count("Answer [1]:") == 2)
+        else:
+            quiet(screen)
+            screen.types(pasted.replace("\n", "\r"))
+            screen.shows("one moment")
+            quiet(screen)
         assert trust_of(desk.workspace) is None
-        screen.types("3\n")
+        picks(screen, words, "3")
         assert screen.ends() == 0
 
 
@@ -155,14 +180,14 @@ def test_what_a_folder_brings_is_named(desk: Any, asks: Any) -> None:
     inner = desk.workspace / "src"
     inner.mkdir()
     with asks(cwd=inner) as screen:
-        screen.sees("Answer [1]:")
+        asked(screen, ())
         start = screen.rows.index("  Work in ~/project?")
         assert screen.rows[start + 2 : start + 5] == [
             "  AGENTS.md, .toolrest/config.toml and 1 MCP server here will count.",
             "",
-            "  1. Yes   2. Read only   3. Quit",
+            "  › 1. Yes",
         ]
-        screen.types("\n")
+        answers(screen, "\r")
         screen.sees("workspace-write · untrusted · gpt-5.5")
     assert trust_of(desk.workspace) == "trusted", "the repository, not the folder in it"
 
@@ -181,16 +206,18 @@ def test_who_chose_the_sandbox_is_asked_only_about_what_counts(
     assert trust_of(desk.workspace) is None
     (desk.workspace / "AGENTS.md").write_text("Be brief.\n")
     with asks(*words) as screen:
-        screen.sees("Answer [1]:")
+        asked(screen, ())
         start = screen.rows.index("  Trust ~/project?")
-        assert screen.rows[start + 1 : start + 6] == [
+        assert screen.rows[start + 1 : start + 8] == [
             "  AGENTS.md here will count.",
             "  The sandbox stays as you chose it: read-only.",
             "  In later sessions the agent may edit files here.",
             "",
-            "  1. Yes   2. No   3. Quit",
+            "  › 1. Yes",
+            "    2. No",
+            "    3. Quit",
         ]
-        screen.types("1\n")
+        picks(screen, (), "1")
         screen.sees("read-only · gpt-5.5")
     assert trust_of(desk.workspace) == "trusted"
 
@@ -203,7 +230,7 @@ def test_a_home_is_read_only_and_says_why(desk: Any, asks: Any, words: Any) -> N
     with asks(*words, cwd=home) as screen:
         screen.sees(READY[words].format("read-only"), "~ is read-only: it is a home folder.")
         screen.sees("To work in it: toolrest trust")
-        assert "Answer" not in screen.text
+        assert "1. Yes" not in screen.text
     above = home / "src"
     (above / "tea").mkdir(parents=True)
     trust(above / "tea")
@@ -211,7 +238,8 @@ def test_a_home_is_read_only_and_says_why(desk: Any, asks: Any, words: Any) -> N
         screen.sees(READY[words].format("read-only"), "~/src is read-only: you decided about")
     (above / ".git").mkdir()
     with asks(*words, cwd=above) as screen:
-        screen.sees("Work in ~/src?", "Answer [1]:")
+        screen.sees("Work in ~/src?")
+        asked(screen, words)
 
 
 # The way out of a read-only session
@@ -265,8 +293,7 @@ def test_a_folder_whose_settings_do_not_load_stays_read_only(
     desk: Any, asks: Any, words: Any
 ) -> None:
     with asks(*words, script=[[writes()], "done"]) as screen:
-        screen.sees("Answer [1]:")
-        screen.types("2\n")
+        picks(screen, words, "2")
         screen.sees(READY[words].format("read-only"))
         (desk.workspace / ".toolrest").mkdir()
         (desk.workspace / ".toolrest" / "config.toml").write_text('sandbox_mode = "no such"\n')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.document import Document
 
 from toolrest.chat.composer.pastes import whole_lines
-from toolrest.chat.questions import Posed, Questions
+from toolrest.chat.questions import Offered, Posed, Questions
 from toolrest.chat.terminal.paste_input import MorePaste
 from toolrest.own_code import tool_roots
 
@@ -213,7 +213,7 @@ class KeyActions:
             live.picker = None
         elif self._screen.buffer.complete_state is not None:
             self._screen.buffer.cancel_completion()
-        elif self._writes_answer() or isinstance(self._questions.first, Posed):
+        elif self._writes_answer() or isinstance(self._questions.first, Posed | Offered):
             self._questions.dismiss()
         elif self._chat.busy:
             self._chat.spawn(self._stop())

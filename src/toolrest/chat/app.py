@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -44,6 +44,10 @@ class ChatError(ToolrestError):
     """An error in the chat itself; the session that it showed can be resumed."""
 
 
+class Quit(Exception):
+    """Raised by `prepare` where the person answered that they do not want to begin."""
+
+
 _PATIENCE = 10.0
 """Seconds that a list of files may take."""
 _TICK = 0.125
@@ -70,7 +74,7 @@ class ChatApp:
 
     def __init__(
         self,
-        prepare: Callable[[Questions], tuple[Open, str | None] | None],
+        prepare: Callable[[Questions], Awaitable[tuple[Open, str | None] | None]],
         *,
         home: str,
         workspace: str,
@@ -184,7 +188,11 @@ class ChatApp:
     async def _start(self) -> None:
         """Open the session once the screen is there."""
         try:
-            ready = self._prepare(self.questions)
+            try:
+                ready = await self._prepare(self.questions)
+            except Quit:
+                self.leave()
+                return
             if ready is None:
                 self._code = None
                 self.leave()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolrest.chat.questions import Asked, Posed, Questions, Waiting
-from toolrest.timeline.approval import ApprovalForm
+from toolrest.chat.questions import Asked, Offered, Posed, Questions, Waiting
+from toolrest.timeline.approval import STOPS, ApprovalForm
 from toolrest.timeline.cells import FileDiff
 from toolrest.timeline.draw import diff_lines
 from toolrest.timeline.highlight import highlighted
@@ -22,6 +22,7 @@ _NARROW = 24
 """Columns that are too few to show a request whole, row by row."""
 SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 """The styles of the lines of a diff, by their first letter."""
+_ESC: dict[type, str] = {Asked: STOPS, Posed: "Esc declines", Offered: "Esc quits"}
 _HINTS = {
     "note": "What should it do instead? Enter sends it, Esc goes back",
     "word": "This is critical: type yes and Enter to approve, Esc goes back",
@@ -32,6 +33,8 @@ def question_lines(questions: Questions, first: Waiting, room: int, width: int) 
     """The rows of a question, at most `room` of them, none wider than `width`."""
     if isinstance(first, Posed):
         return _posed(questions, first, room, width)
+    if isinstance(first, Offered):
+        return _offered(questions, first, room, width)
     limit = _limit(room)
     head, subject = _head(first.form, width), subject_lines(first.form, width)
     tail = [[("yellow", f"  {_HINTS[first.writes]}")]] if first.writes else []
@@ -199,16 +202,25 @@ def _hint(questions: Questions, first: Waiting, width: int) -> Line:
         return [("yellow", "  one moment …")]
     options = first.options
     most = sum(name.isdigit() for name, _ in options)
-    asked = isinstance(first, Asked)
     keys = [f"Enter or 1-{most}"] if most > 1 else ["Enter"]
     keys += ["e details"] if isinstance(first, Asked) and first.seen_whole else []
-    keys += ["Esc stops the turn" if asked else "Esc declines"]
+    keys.append(_ESC[type(first)])
     keys += [f"{questions.others} more waiting"] if questions.others else []
     return _clip([("dim", f"  {' · '.join(keys)}")], width)
 
 
 def _clip(line: Line, width: int) -> Line:
     return broken(line, max(width, 1))[0] if line else line
+
+
+def _offered(questions: Questions, offered: Offered, room: int, width: int) -> list[Line]:
+    sentence, *notes = offered.lines
+    head = _indented([("bold", sentence)], width)
+    head += [row for note in notes for row in _indented([("", note)], width)]
+    lines = [*head, [], *_answers(offered, width), _hint(questions, offered, width)]
+    if len(lines) > room:
+        lines = [*head[: max(room - len(offered.labels), 1)], *_answers(offered, width)]
+    return lines[-room:]
 
 
 def _posed(questions: Questions, posed: Posed, room: int, width: int) -> list[Line]:

@@ -9,7 +9,7 @@ another answer. An answer in words takes the line, and gives it back with what s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -96,7 +96,25 @@ class Posed(Struct, eq=False):
         return [*found, (other, AnswerOption(OTHER, "", "Another answer"))] if found else []
 
 
-Waiting: TypeAlias = "Asked | Posed"
+class Offered(Struct, eq=False):
+    """A question of Toolrest itself that waits: about the folder, before there is a session."""
+
+    lines: tuple[str, ...]
+    """The sentence, and what is to be known for it."""
+    labels: tuple[str, ...]
+    answer: asyncio.Future[int | None]
+    at: int = 0
+    readable: float | None = None
+    writes: str = ""
+
+    @property
+    def options(self) -> list[tuple[str, AnswerOption]]:
+        """The answers to choose from."""
+        numbered = ((str(n), label) for n, label in enumerate(self.labels, 1))
+        return [(key, AnswerOption(key, label[:1].lower(), label)) for key, label in numbered]
+
+
+Waiting: TypeAlias = "Asked | Posed | Offered"
 
 
 def _words(label: str, description: str) -> str:
@@ -148,6 +166,11 @@ class Questions:
                 return None
             found[question.id] = answer
         return found
+
+    async def choose(self, lines: Sequence[str], labels: Sequence[str]) -> int | None:
+        """Wait for a choice among these answers: its number from 1; None for Esc."""
+        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        return await self._wait(Offered(tuple(lines), tuple(labels), answer), answer)
 
     async def _wait(self, entry: Waiting, answer: asyncio.Future[T]) -> T:
         self._waiting.append(entry)
@@ -281,6 +304,8 @@ class Questions:
             return
         if isinstance(first, Posed):
             self._pick(first, chosen)
+        elif isinstance(first, Offered):
+            first.answer.set_result(int(chosen.key))
         elif chosen.key == SHOW_ALL.key:
             self.see_all()
         elif chosen.key == "deny" or first.form.is_critical:
@@ -320,6 +345,8 @@ class Questions:
                 self._changed()
             elif answer:
                 first.answer.set_result(answer)
+        elif isinstance(first, Offered):
+            return
         elif first.writes == "note":
             first.answer.set_result(Review("denied", text.strip()))
         elif first.writes == "word":
@@ -337,7 +364,7 @@ class Questions:
             first.writes = ""
             self.key_pressed()
             self._changed()
-        elif isinstance(first, Posed):
+        elif not isinstance(first, Asked):
             first.answer.set_result(None)
 
 

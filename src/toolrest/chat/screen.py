@@ -36,7 +36,7 @@ from toolrest.chat.composer.typed import TypedText
 from toolrest.chat.live import LiveState, one_line
 from toolrest.chat.picker import Picker
 from toolrest.chat.question_view import above_lines
-from toolrest.chat.questions import Asked, Posed, Questions
+from toolrest.chat.questions import Asked, Posed, Questions, Waiting
 from toolrest.chat.status import PLACEHOLDER, start_lines
 from toolrest.chat.terminal.paste_input import PasteInput
 from toolrest.chat.terminal.quiet_output import InlineApplication, notification, quiet_output
@@ -80,7 +80,7 @@ class ChatScreen:
         self.pastes = Pastes()
         self.typed = TypedText()
         self.keyboard = PasteInput(sys.stdin)
-        self._writes: tuple[Asked | Posed, str] | None = None
+        self._writes: tuple[Waiting, str] | None = None
         """The question that the line is written for."""
         self._draft = Document()
         """The message that was being written before that."""

@@ -134,7 +134,7 @@ async def _run(
     choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
 ) -> int:
     # Only for a chat, and an extra.
-    from toolrest.chat.app import ChatApp
+    from toolrest.chat.app import ChatApp, Quit
     from toolrest.cli.startup import users_environment
 
     rollout = None
@@ -143,12 +143,17 @@ async def _run(
 
     notes: list[str] = []
 
-    def prepare(questions: Questions) -> tuple[Open, str | None] | None:
+    async def prepare(questions: Questions) -> tuple[Open, str | None] | None:
         config = choices.load(flags)
-        if _missing(config) is not None:
+        missing = _missing(config)
+        if missing == "model":
             return None
-        from toolrest.cli.terminal.notices import refused_notes
+        from toolrest.cli.terminal.notices import choose_folder, refused_notes
 
+        if missing == "folder":
+            if not await choose_folder(questions, config):
+                raise Quit
+            config = choices.load(flags)
         notes[:] = refused_notes(config)
         first: list[Config] = [config]
 

@@ -21,6 +21,7 @@ from toolrest.private_files import is_first_time
 from toolrest.timeline.text import short_path, shown
 
 if TYPE_CHECKING:
+    from toolrest.chat.questions import Questions
     from toolrest.config import Config
 
 
@@ -45,11 +46,33 @@ async def ask_folder(terminal: Terminal, config: Config, *, always: bool = True)
         return
     async with terminal.lock:
         for text in _question(folder, config):
-            terminal.say(f"  {text}" if text else "", bold=text.endswith("?"))
+            terminal.say(f"  {text}", bold=text.endswith("?"))
+        answers = (f"{number}. {label}" for number, label in enumerate(_labels(config), 1))
+        terminal.say("")
+        terminal.say(f"  {'   '.join(answers)}")
         answer = await _numbered_answer(terminal, "  Answer [1]: ")
-    if answer == 3:
+    if not _remembered(folder, config, answer):
         raise click.exceptions.Exit(0)
+
+
+async def choose_folder(questions: Questions, config: Config) -> bool:
+    """Ask the same in the chat, and remember the answer; False for one that quits."""
+    folder = new_folder(config)
+    if folder is None:
+        return True
+    answer = await questions.choose(tuple(_question(folder, config)), _labels(config))
+    return _remembered(folder, config, answer)
+
+
+def _remembered(folder: NewFolder, config: Config, answer: int | None) -> bool:
+    if answer not in (1, 2):
+        return False
     (trust if answer == 1 else distrust)(folder.path, home=config.home)
+    return True
+
+
+def _labels(config: Config) -> tuple[str, ...]:
+    return "Yes", "Read only" if config.untrusted_folder else "No", "Quit"
 
 
 def _question(folder: NewFolder, config: Config) -> Iterator[str]:
@@ -63,8 +86,6 @@ def _question(folder: NewFolder, config: Config) -> Iterator[str]:
     if chosen:
         yield f"The sandbox stays as you chose it: {config.value.sandbox_mode}."
         yield "In later sessions the agent may edit files here."
-    yield ""
-    yield f"1. Yes   2. {'No' if chosen else 'Read only'}   3. Quit"
 
 
 def _listed(folder: NewFolder) -> str:
