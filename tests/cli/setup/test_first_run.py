@@ -131,7 +131,7 @@ def test_setup_asks_for_the_address_of_ones_own_server(
 ) -> None:
     with ScriptedServer(["ready", "ready"], models=("tiny",)) as server:
         with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
-            screen.sees("llama.cpp (your own server, no key)", "Provider [1]:")
+            screen.sees("llama.cpp (no key)", "Provider [1]:")
             screen.types("llamacpp\n")
             screen.sees("--jinja", "Address [http://localhost:8080/v1]:")
             screen.types("elsewhere\n")
@@ -162,11 +162,11 @@ def test_setup_asks_for_a_part_of_an_address(
             screen.types("azure\n")
             screen.sees("the name of your deployment", "AZURE_OPENAI_ENDPOINT (part of")
             screen.types("nowhere\n")
-            screen.sees("that makes no address: nowhere/openai/v1")
+            screen.sees("No address: nowhere/openai/v1")
             screen.types("http://127.0.0.1:9\n")
             screen.sees("Key (not shown):")
             screen.types(f"{KEY}\n")
-            screen.sees("cannot be listed", "Model:")
+            screen.sees("Cannot list models: no connection to 127.0.0.1", "Model:")
             screen.types("mine\n")
             screen.sees("it does not answer", "Try again")
             screen.types("y\n")
@@ -289,7 +289,7 @@ def test_a_signal_at_a_secret_leaves_a_terminal_that_echoes(
     with Screen([TOOLREST, *words], cwd=desk.workspace, size=(40, 120)) as screen:
         screen.sees("Provider [1]:")
         screen.types("²\n")
-        screen.sees("a number from 1 to")
+        screen.sees("Type a number from 1 to")
         # What is typed before the question is there again is lost.
         screen.until(lambda: screen.text.count("Provider [1]:") == 2)
         screen.types("\n")
