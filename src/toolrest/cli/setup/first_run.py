@@ -43,7 +43,8 @@ _HOSTED, _NEAR, _CLOUDS, _OTHERS = _GROUPS = (
 )
 _WELCOME = """\
 Welcome to Toolrest. First: which model answers?
-↑ ↓ and Enter choose, or type. Esc goes back, Ctrl-C leaves; nothing is stored before the end.
+↑ ↓ and Enter choose, or type it. Esc goes back, Ctrl-C leaves.
+Nothing is stored before a model has answered.
 """
 
 
@@ -103,7 +104,8 @@ class FirstRun:
 
     async def run(self) -> None:
         """Ask, check and store."""
-        self._say(_WELCOME)
+        for line in _WELCOME.split("\n"):
+            self._say(line)
         await self._choose()
         name, address, home = self._name, self._address, self._stored.home
         if key := self._typed.get(name):
@@ -198,17 +200,15 @@ class FirstRun:
         groups[_OTHERS] = [*groups[_OTHERS], *own]
         names = [name for group in groups.values() for name in group]
         usual = with_default_model(config).value.model_provider
-        mark = len(f"[{len(names)}]")
         menu = Menu(
             [
-                f" {f'[{number}]':>{mark}} {_title(name)}{_known_key(config, name)}"
+                f"{number:>3}. {_title(name)}{_known_key(config, name)}"
                 for number, name in enumerate(names, 1)
             ],
             [str(number) for number in range(1, len(names) + 1)],
             names.index(usual) if usual in names else 0,
             {names.index(group[0]): head for head, group in groups.items() if group},
         )
-        self._say("Which provider?")
         while True:
             typed = await self._ask("Provider", menu=menu)
             if typed in names:
@@ -289,7 +289,7 @@ class FirstRun:
         usual = usual or (listed[0] if listed else None)
         names = listed if usual is None or usual in listed else [usual, *listed]
         at = names.index(usual) if usual is not None else 0
-        menu = Menu(names, names, at, filters=True) if names else None
+        menu = Menu([f"  {name}" for name in names], names, at, filters=True) if names else None
         return await self._ask("Model", menu=menu) or usual
 
     async def _works(self, provider: Provider, model: str) -> bool:
@@ -382,7 +382,7 @@ def _known_key(config: Config, name: str) -> str:
     built_in = BUILT_IN.get(name)
     if built_in is not None and built_in.env_key and os.environ.get(built_in.env_key, "").strip():
         return f" (key in {built_in.env_key})"
-    if built_in is not None and not built_in.key_required:
+    if built_in is not None and not built_in.key_required and name != ANY_SERVER:
         return " (no key)"
     return " (key stored)" if name in stored_keys(config.home) else ""
 

@@ -17,6 +17,8 @@ BACK = "\x1b"
 """What `ask` returns for Esc."""
 _UP, _DOWN = ("\x1b[A", "\x1bOA"), ("\x1b[B", "\x1bOB")
 _END = b"\x04"
+_MOST, _LEAST = 14, 4
+"""Rows that are drawn, and so few that all of them are choices."""
 _PRINTED = 15
 """Rows that a terminal without a cursor gets of those that are no numbers."""
 
@@ -59,18 +61,24 @@ class Menu(Struct):
             return typed
         return self.values[marked]
 
-    def lines(self, typed: str, room: int) -> list[str]:
-        """The rows around the marked one, with the headings among them."""
+    def lines(self, typed: str, room: int) -> list[tuple[str, str]]:
+        """The rows around the marked one with the headings among them, as styles and texts."""
         marked = self.marked(typed)
-        lines, place = [], 0
+        lines, place = list[tuple[str, str]](), 0
         for number in self.matching(typed):
-            if not typed and number in self.heads:
-                lines.append(f"  {self.heads[number]}")
+            if number in self.heads:
+                lines.append(("dim", f"  {self.heads[number]}"))
             if number == marked:
                 place = len(lines)
-            lines.append(f"{'›' if number == marked else ' '} {shown(self.rows[number])}")
+            lines.append(("bold", "› ") if number == marked else ("", "  "))
+            lines[-1] = lines[-1][0], lines[-1][1] + shown(self.rows[number])
         start = max(0, min(place - room // 2, len(lines) - room))
-        return lines[start : start + room]
+        found = lines[start : start + room]
+        more = ("dim", "    …")
+        if len(found) > _LEAST:
+            found[:1] = [more] if start else found[:1]
+            found[-1:] = [more] if start + room < len(lines) else found[-1:]
+        return found
 
     def printed(self) -> list[str]:
         """All rows, for a terminal without a cursor; of many the first."""
@@ -116,18 +124,19 @@ class _Asking:
         """Rows above the prompt."""
 
     async def run(self) -> str | None:
+        answer: str | None = None
         with self._terminal.raw():
             self._draw()
             try:
-                while True:
+                while answer is None:
                     data = await self._terminal.read()
                     if not data or (data == _END and not self._typed):
-                        return None
-                    if (answer := self._take(data.decode("utf-8", "replace"))) is not None:
-                        return answer
+                        break
+                    answer = self._take(data.decode("utf-8", "replace"))
                     self._draw()
             finally:
-                self._terminal.say()
+                self._close(answer)
+        return answer
 
     def _take(self, data: str) -> str | None:
         """Take keys that came together; an answer, or None for more."""
@@ -154,21 +163,37 @@ class _Asking:
     def _draw(self) -> None:
         out = self._terminal.out
         width, height = self._terminal.size
-        lines = self._menu.lines(self._typed, max(height - 3, 1)) if self._menu else []
-        lines += [""] * (self._drawn - len(lines))
+        room = max(min(height - 7, _MOST), 1)
+        lines = self._menu.lines(self._typed, room) if self._menu else []
         prompt = _prompt(self._label, self._menu, self._typed)
         shown_ = "" if self._secret else self._typed
         room = width - text_width(prompt) - 1
         if self._menu is None and text_width(shown_) > room:
             shown_ = "…" + shown_[-max(room - 1, 1) :]
-        up = f"\x1b[{self._drawn}A" if self._drawn else ""
-        body = "".join(f"\x1b[K{_styled(cut_to(line, width - 1))}\r\n" for line in lines)
-        out.write(f"\r{up}{body}\x1b[K{prompt}{shown_}")
+        body = "".join(f"{_styled(style, cut_to(line, width - 1))}\r\n" for style, line in lines)
+        out.write(f"{self._up()}{body}{prompt}{shown_}")
         out.flush()
         self._drawn = len(lines)
 
+    def _up(self) -> str:
+        """To the first row, with nothing below."""
+        return f"\r\x1b[{self._drawn}A\x1b[J" if self._drawn else "\r\x1b[K"
 
-def _styled(line: str) -> str:
-    if os.environ.get("NO_COLOR"):
+    def _close(self, answer: str | None) -> None:
+        """Leave the question with its answer, without the rows; nothing of it for Esc."""
+        if self._menu is not None and answer is not None:
+            prompt, text = _prompt(self._label, self._menu, self._typed), self._typed
+            if not text and (marked := self._menu.marked(text)) is not None:
+                text = shown(self._menu.rows[marked]).strip()
+            self._terminal.out.write(f"{self._up()}{prompt}{text}")
+        if answer == BACK:
+            self._terminal.out.write("\r\x1b[K")
+            self._terminal.out.flush()
+        else:
+            self._terminal.say()
+
+
+def _styled(style: str, line: str) -> str:
+    if os.environ.get("NO_COLOR") or not style:
         return line
-    return f"\x1b[1;36m{line}\x1b[0m" if line.startswith("›") else line
+    return f"\x1b[{'1;36' if style == 'bold' else '2'}m{line}\x1b[0m"
