@@ -43,7 +43,7 @@ REPLIES = {
     "cells": Reply([Say(f"message {n}", chunks=1) for n in range(2500)]),
 }
 MARK = "›".encode()
-READY = {"toolrest": b"scripted \xc2\xb7", "codex": b"scripted default"}
+READY = {"toolrest": b"\xc2\xb7 scripted", "codex": b"scripted default"}
 DONE = {"toolrest": b"tokens in", "codex": b"state=done"}
 IDLE = 20.0
 KEYS = 300

@@ -21,6 +21,7 @@ from toolrest.agent.conversation.events import (
 from toolrest.agent.subagents.subagents import AgentCall, AgentStatus
 from toolrest.answer import Answer
 from toolrest.events import (
+    ApprovalRequested,
     ConnectionBlocked,
     Event,
     ExecApprovalRequest,
@@ -462,3 +463,23 @@ def test_a_sub_agent_that_cannot_be_started_is_a_failed_call() -> None:
         end(success=False, failure="execution_failed", output="collab spawn failed: too many"),
     )
     assert (cell.hidden, cell.state) == (False, "failed")
+
+
+def test_the_time_that_a_person_takes_is_no_work() -> None:
+    """Two calls wait at the same time, then a question: from 2 to 7 and from 8 to 9."""
+    events = [
+        UserMessage(message="go"), begin("a"), begin("b", "asks"),
+        ApprovalRequested(call_id="a", tool="exec_command", reason="", risk="execute"),
+        RequestUserInput(call_id="b", questions=[QUESTION]),
+        ToolCallDecision(
+            call_id="a", tool="exec_command", arguments="", verdict=Answer.ALLOW, rule="", risk=""
+        ),
+        end("b"), begin("c"),
+        ApprovalRequested(call_id="c", tool="exec_command", reason="", risk="execute"),
+        end("c"), end("a"), complete(),
+    ]  # fmt: skip
+    for event, time in zip(events, (1, 1, 1, 2, 3, 5, 7, 7, 8, 9, 10, 11), strict=True):
+        event.time = float(time)
+    last = folded(*events).cells[-1]
+    assert isinstance(last, EndCell)
+    assert last.seconds == 10 - 5 - 1

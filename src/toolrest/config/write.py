@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,13 +30,20 @@ def set_value(dotted: str, text: str, *, home: str | os.PathLike[str] | None = N
 
 def edit_user_file(home: str, key: Key, value: Any) -> str:
     """Set a key, or remove it where the value is None, unless the file would not load."""
+    return edit_user_values(home, {key: value})
+
+
+def edit_user_values(home: str, values: Mapping[Key, Any]) -> str:
+    """Set or remove several keys in one step, unless the file would not load."""
     file = config_file(home)
     _make_private(home)
     with _locked(home):
         # Beside the real file: a config.toml that is a link into other dotfiles stays a link.
         target = os.path.realpath(file)
         old = read_text(target) or ""
-        new = _edited(old, key, value, file)
+        new = old
+        for key, value in values.items():
+            new = _edited(new, key, value, file)
         _check(new, file)
         if new != old:
             replace_file(target, new)

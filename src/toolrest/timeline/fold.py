@@ -88,6 +88,10 @@ class Timeline:
         self._reasoning: ReasoningCell | None = None
         self._began = 0.0
         self._in_turn = False
+        self._asking: set[str] = set()
+        """Calls that wait for a person."""
+        self._asked_at = self._waited_for = 0.0
+        """Since when one does, and the seconds of the turn in which one did."""
         self._retry = ""
         self._failure = ""
         """Why the last call that failed did."""
@@ -164,7 +168,18 @@ class Timeline:
         cell = self._call(event.call_id)
         if cell is not None:
             cell.state, cell.asked = "waiting", event.time
+            self._asks(event)
         return cell
+
+    def _asks(self, event: ApprovalRequested | RequestUserInput) -> None:
+        self._asked_at = self._asked_at if self._asking else event.time
+        self._asking.add(event.call_id)
+
+    def _answered(self, event: ToolCallDecision | ToolCallEnd) -> None:
+        """The time that a person takes is none of the turn's work."""
+        if event.call_id in self._asking:
+            self._asking.remove(event.call_id)
+            self._waited_for += 0.0 if self._asking else event.time - self._asked_at
 
     def _elsewhere(self, event: AnsweredElsewhere) -> Cell:
         answer = event.answer.replace("_", " ")
@@ -176,6 +191,7 @@ class Timeline:
         cell = self._call(event.call_id)
         if cell is None:
             return None
+        self._answered(event)
         if cell.asked is not None:
             cell.waited, cell.asked = cell.waited + event.time - cell.asked, None
         if event.verdict == Answer.DENY and event.rule not in _NOT_OURS:
@@ -234,6 +250,7 @@ class Timeline:
         call, questions = self._call(event.call_id), asked_questions(event.questions)
         if call is None or not questions:
             return call
+        self._asks(event)
         cell = question_cell(call, questions)
         self._calls[event.call_id] = cell
         self.cells = [cell if one is call else one for one in self.cells]
@@ -279,6 +296,7 @@ class Timeline:
         cell = self._calls.pop(event.call_id, None)
         if cell is None:
             return None
+        self._answered(event)
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
         cell.sandbox, cell.spill = event.sandbox, event.spill
@@ -352,12 +370,13 @@ class Timeline:
             status=event.status,
             reason=event.reason,
             error="" if event.error == self._failure else event.error or "",
-            seconds=max(0.0, event.time - self._began),
+            seconds=max(0.0, event.time - self._began - self._waited_for),
             input_tokens=int(event.usage.get("input_tokens") or 0),
             output_tokens=int(event.usage.get("output_tokens") or 0),
             cost=event.cost,
         )
-        self._began, self._in_turn = 0.0, False
+        self._began, self._in_turn, self._waited_for = 0.0, False, 0.0
+        self._asking.clear()
         return self._add(end, event)
 
     def _close_open(self) -> None:

@@ -97,9 +97,10 @@ async def undo(conversation: Conversation, turn: int | None = None) -> list[str]
         for kept in paths
     ]
     if not done:
-        return ["nothing was taken back:" if left else "there is nothing to take back", *left]
-    but = ", but not all of them" if left else ""
-    return [f"the changes of the last turn are taken back{but}:", *done, *left]
+        return ["Undid nothing:" if left else "There is nothing to undo", *left]
+    but = ", but not all of it" if left else ""
+    files = "1 file" if len(done) == 1 else f"{len(done)} files"
+    return [f"Undid the last turn{but}: {files}", *done, *left]
 
 
 def own_prompts(home: str) -> dict[str, str]:

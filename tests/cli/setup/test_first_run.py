@@ -72,7 +72,7 @@ def test_a_chosen_model_is_kept(toolrest_home: Path) -> None:
 @pytest.mark.slow
 def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None:
     with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
-        screen.sees("[1] OpenAI", "Provider [1]:")
+        screen.sees("1. OpenAI", "Provider [1]:")
         screen.types("\n")
         screen.sees("Key (not shown):")
         screen.types(f"{KEY}\n")
@@ -132,7 +132,7 @@ def test_setup_asks_for_the_address_of_ones_own_server(
 ) -> None:
     with ScriptedServer(["ready", "ready"], models=("tiny",)) as server:
         with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
-            screen.sees("llama.cpp (your own server, no key)", "Provider [1]:")
+            screen.sees("llama.cpp (no key)", "Provider [1]:")
             screen.types("llamacpp\n")
             screen.sees("--jinja", "Address [http://localhost:8080/v1]:")
             screen.types("elsewhere\n")
@@ -163,11 +163,11 @@ def test_setup_asks_for_a_part_of_an_address(
             screen.types("azure\n")
             screen.sees("the name of your deployment", "AZURE_OPENAI_ENDPOINT (part of")
             screen.types("nowhere\n")
-            screen.sees("that makes no address: nowhere/openai/v1")
+            screen.sees("No address: nowhere/openai/v1")
             screen.types("http://127.0.0.1:9\n")
             screen.sees("Key (not shown):")
             screen.types(f"{KEY}\n")
-            screen.sees("cannot be listed", "Model:")
+            screen.sees("Cannot list models: no connection to 127.0.0.1", "Model:")
             screen.types("mine\n")
             screen.sees("it does not answer", "Try again")
             screen.types("y\n")
@@ -290,7 +290,7 @@ def test_a_signal_at_a_secret_leaves_a_terminal_that_echoes(
     with Screen([TOOLREST, *words], cwd=desk.workspace, size=(40, 120)) as screen:
         screen.sees("Provider [1]:")
         screen.types("²\n")
-        screen.sees("a number from 1 to")
+        screen.sees("Type a number from 1 to")
         # What is typed before the question is there again is lost.
         screen.until(lambda: screen.text.count("Provider [1]:") == 2)
         screen.types("\n")
@@ -377,3 +377,142 @@ def test_the_set_up_of_a_chat_has_its_flags_and_comes_once(
         assert screen.ends() == 2
         assert "ANTHROPIC_API_KEY" in screen.text
         assert screen.text.count("Provider [") == 1
+
+
+UP, DOWN, ESC = "\x1b[A", "\x1b[B", "\x1b"
+
+
+def _nothing_is_stored(desk: Any) -> bool:
+    return stored_keys(str(desk.home)) == {} and not (desk.home / "config.toml").exists()
+
+
+@pytest.mark.slow
+def test_setup_with_arrows_and_back_at_every_step(desk: Any, openai: ScriptedServer) -> None:
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace) as screen:
+        screen.shows("Welcome to Toolrest", "With a key of yours", "›   1. OpenAI", "Provider [1]:")
+        screen.types(DOWN)
+        screen.shows("›   2. Anthropic", "Provider [2]:")
+        screen.types(UP)
+        screen.shows("›   1. OpenAI", "Provider [1]:")
+        screen.types("\n")
+        screen.shows("Key (not shown):")
+        screen.lacks("2. Anthropic")
+        screen.types(ESC)
+        screen.shows("›   1. OpenAI")
+        screen.types("\n")
+        screen.shows("Key (not shown):")
+        screen.types(f"{KEY}\n")
+        screen.shows("›   gpt-5.5", "    gpt-6", "Model [gpt-5.5]:")
+        screen.types(ESC)
+        screen.until(lambda: screen.text.count("Key (not shown):") == 2, "the key again")
+        assert _nothing_is_stored(desk)
+        screen.types(f"{KEY}\n")
+        screen.shows("Model [gpt-5.5]:")
+        screen.types("6")
+        screen.shows("›   gpt-6", "Model [gpt-6]: 6")
+        screen.lacks("    gpt-5.5")
+        screen.types("\n")
+        screen.sees("it answers", "Answer [1]:")
+        screen.types("y\n")
+        screen.sees("Ready.")
+        assert screen.ends() == 0
+    assert stored_keys(str(desk.home)) == {"openai": Secret(KEY)}
+    assert 'model = "gpt-6"' in (desk.home / "config.toml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [[], ["\n"], ["\n", f"{KEY}\n"]])
+def test_setup_is_cancelled_at_every_step_and_nothing_is_stored(
+    desk: Any, openai: ScriptedServer, steps: list[str]
+) -> None:
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace) as screen:
+        asked = ["Provider [1]:", "Key (not shown):", "Model [gpt-5.5]:"]
+        for step, question in zip([*steps, None], asked, strict=False):
+            screen.shows(question)
+            if step is not None:
+                screen.types(step)
+        for _ in steps:
+            before = screen.raw
+            screen.types(ESC)
+            screen.until(lambda before=before: screen.raw != before, "a step back")  # type: ignore[misc]
+            screen.read(0.1)
+        screen.shows("›   1. OpenAI")
+        screen.types(ESC)
+        assert screen.ends() == 130
+        assert _has_echo(screen)
+    assert _nothing_is_stored(desk)
+
+
+@pytest.mark.slow
+def test_setup_takes_another_server_that_wants_no_key(desk: Any, openai: ScriptedServer) -> None:
+    """Its address, no key, and its model from its own list."""
+    with ScriptedServer(["ready", "ready"], models=("tiny", "tinier")) as server:
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(24, 100)) as screen:
+            screen.shows("Provider [1]:")
+            screen.types(DOWN)
+            screen.shows("Provider [2]:")
+            screen.types("openai-compatible\n")
+            screen.shows("Address:")
+            screen.types(f"{server.url}\n")
+            screen.shows("Key (not shown; Enter: none):")
+            screen.types("\n")
+            screen.shows("›   tinier", "Model [tinier]:")
+            screen.types(DOWN)
+            screen.shows("Model [tiny]:")
+            screen.types("\n")
+            screen.sees("it answers", "Answer [1]:")
+            screen.types("y\n")
+            screen.sees("Ready.")
+            assert screen.ends() == 0
+        ran = desk.run("exec", "hello")
+    assert (ran.code, ran.out) == (0, "ready\n"), ran.err
+    assert server.requests[-1].body["model"] == "tiny"
+    assert "authorization" not in server.requests[-1].headers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_key_is_kept_without_a_network_if_the_person_says_so(
+    desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch, keeps: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(24, 100)) as screen:
+        screen.shows("Provider [1]:")
+        screen.types("1\n")
+        screen.shows("Key (not shown):")
+        screen.types(f"{KEY}\n")
+        screen.shows("Cannot list models: no connection to 127.0.0.1", "Model [")
+        screen.types("gpt-6\n")
+        screen.shows("Keep the key and this model anyway, unchecked? [y/N]:")
+        screen.types("y\n" if keeps else "\n")
+        if keeps:
+            screen.sees("key stored in", "Answer [1]:")
+            screen.types("y\n")
+            screen.sees("Ready.")
+            assert screen.ends() == 0
+            assert stored_keys(str(desk.home)) == {"openai": Secret(KEY)}
+        else:
+            screen.shows("Try again with another choice? [Y/n]:")
+            screen.types("n\n")
+            assert screen.ends() == 130
+            assert _nothing_is_stored(desk)
+
+
+@pytest.mark.slow
+def test_setup_on_a_terminal_without_a_cursor_reads_lines(
+    desk: Any, openai: ScriptedServer
+) -> None:
+    env = {"TERM": "dumb"}
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 100), env=env) as screen:
+        screen.sees("   1. OpenAI", "  18. Another OpenAI-compatible server", "Provider [1]:")
+        assert b"\x1b[" not in screen.raw
+        screen.types("1\n")
+        screen.sees("Key (not shown):")
+        screen.types("\x1b\n")
+        screen.until(lambda: screen.text.count("Provider [1]:") == 2, "back")
+        screen.types("\n")
+        screen.until(lambda: screen.text.count("Key (not shown):") == 2)
+        screen.types(f"{KEY}\n")
+        screen.sees("    gpt-6", "Model [gpt-5.5]:")
+        screen.types("\n")
+        screen.sees("it answers", "Answer [1]:")

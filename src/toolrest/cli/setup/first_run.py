@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import click
@@ -13,13 +14,15 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.setup.checks import checks
 from toolrest.cli.setup.sandbox_checks import sandbox_verdict
+from toolrest.cli.terminal.menu import BACK, Menu, ask
 from toolrest.cli.terminal.notices import ask_folder
 from toolrest.cli.terminal.progress import progress
 from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config import Config
+from toolrest.config.keys import Key
 from toolrest.config.loader import load
-from toolrest.config.write import edit_user_file
+from toolrest.config.write import edit_user_values
 from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown
 from toolrest.urls import parse_url
@@ -31,7 +34,18 @@ from toolrest.wire.providers import client_for, list_models, named_provider, wit
 from toolrest.wire.stored_keys import store_key, stored_keys
 
 _PATIENCE = 60.0
-_SHOWN = 15
+ANY_SERVER = "openai-compatible"
+_HOSTED, _NEAR, _CLOUDS, _OTHERS = _GROUPS = (
+    "With a key of yours",
+    "On your own machine or network",
+    "In your cloud account",
+    "Any other",
+)
+_WELCOME = """\
+Welcome to Toolrest. First: which model answers?
+↑ ↓ and Enter choose, or type it. Esc goes back, Ctrl-C leaves.
+Nothing is stored before a model has answered.
+"""
 
 
 @click.command("setup")
@@ -55,6 +69,14 @@ class Left(click.Abort):
     """Raised when the person leaves the set-up."""
 
 
+class _Back(Exception):
+    """The person goes back to the step before."""
+
+
+class _Again(Exception):
+    """The person begins again with another choice."""
+
+
 Load: TypeAlias = Callable[[Mapping[str, Any]], Config]
 """Loads the settings of a run, with these flags on top."""
 
@@ -74,26 +96,25 @@ class FirstRun:
         self._load = load_
         self._typed: dict[str, str] = {}
         """Keys that were typed, by provider."""
+        self._stored = load_({})
+        self._name = self._address = ""
+        self._model: str | None = None
+        self._has_asked = False
+        """Whether the step at hand has asked something, so that one can go back to it."""
 
     async def run(self) -> None:
         """Ask, check and store."""
-        stored = self._load({})
-        while True:
-            name = await self._provider(stored)
-            address = await self._address(stored, name)
-            flags = {f"model_providers.{name}.base_url": address} if address else {}
-            config = self._load(flags)
-            if model := await self._working_model(config, name):
-                break
-            if not await self._again():
-                raise Left
+        for line in _WELCOME.split("\n"):
+            self._say(line)
+        await self._choose()
+        name, address, home = self._name, self._address, self._stored.home
         if key := self._typed.get(name):
-            self._say(f"  key stored in {store_key(config.home, name, key)}")
+            self._say(f"  key stored in {store_key(home, name, key)}")
+        values: dict[Key, Any] = {("model_provider",): name, ("model",): self._model}
         if address:
-            edit_user_file(config.home, ("model_providers", name, "base_url"), address)
-        edit_user_file(config.home, ("model_provider",), name)
-        edit_user_file(config.home, ("model",), model)
-        self._say(f"stored in {config.file}")
+            values[("model_providers", name, "base_url")] = address
+        edit_user_values(home, values)
+        self._say(f"stored in {self._stored.file}")
         await ask_folder(self._terminal, self._load({}))
         config = self._load({})
         for check in checks(config):
@@ -105,13 +126,53 @@ class FirstRun:
         if sandbox.remedy:
             self._say(f"To get the full one (nothing of this is run here): {sandbox.remedy}")
 
+    async def _choose(self) -> None:
+        """Take the steps until a model is chosen; Esc goes back to the last that asked."""
+        steps = (self._choose_provider, self._choose_address, self._key, self._choose_model)
+        asked: list[int] = []
+        at = 0
+        while at < len(steps):
+            self._has_asked = False
+            try:
+                await steps[at]()
+            except _Back:
+                if not asked:
+                    raise Left from None
+                at = asked.pop()
+                continue
+            except _Again:
+                at, asked = 0, []
+                continue
+            if self._has_asked:
+                asked.append(at)
+            at += 1
+
+    @property
+    def _config(self) -> Config:
+        """The settings with what is chosen so far."""
+        place = f"model_providers.{self._name}.base_url"
+        return self._load({place: self._address}) if self._address else self._stored
+
+    async def _choose_provider(self) -> None:
+        self._name, self._address = await self._provider(self._stored), ""
+
+    async def _choose_address(self) -> None:
+        self._address = await self._ask_address(self._stored, self._name)
+
+    async def _choose_model(self) -> None:
+        config = self._config
+        self._model = await self._working_model(config, self._name)
+        if self._model is None:
+            if not await self._again():
+                raise Left
+            raise _Again
+
     async def _working_model(self, config: Config, name: str) -> str | None:
         """A model that answers; None when none does. A key that is refused is asked for again."""
-        await self._key(config, name)
         while True:
             try:
                 provider = self._resolved(config, name)
-                model = await self._model(config, provider)
+                model = await self._ask_model(config, provider)
                 return model if model and await self._works(provider, model) else None
             except ConfigError as error:  # a key with characters that no key has
                 self._say(f"  {shown(str(error))}")
@@ -119,7 +180,7 @@ class FirstRun:
                 self._say(f"  the key is refused: {shown(str(error))}")
                 if provider.key_variable is not None:
                     return None  # it is not ours to change
-            typed = await self._ask("Another key (not shown; Enter: none): ", secret=True)
+            typed = await self._ask("Another key (not shown; Enter: none)", secret=True)
             if not typed:
                 return None
             self._typed[name] = typed
@@ -134,23 +195,29 @@ class FirstRun:
         return replace(provider, key_variable=None)
 
     async def _provider(self, config: Config) -> str:
-        names = [*BUILT_IN, *(n for n in config.value.model_providers if n not in BUILT_IN)]
+        own = [name for name in config.value.model_providers if name not in BUILT_IN]
+        groups = {head: [n for n in BUILT_IN if _group(n) == head] for head in _GROUPS}
+        groups[_OTHERS] = [*groups[_OTHERS], *own]
+        names = [name for group in groups.values() for name in group]
         usual = with_default_model(config).value.model_provider
-        self._say("Which provider?")
-        for number, name in enumerate(names, 1):
-            title = BUILT_IN[name].name if name in BUILT_IN else name
-            mark = f"[{number}]".rjust(len(f"[{len(names)}]"))
-            self._say(f"  {mark} {shown(title)}{_known_key(config, name)}")
-        start = names.index(usual) + 1 if usual in names else 1
+        menu = Menu(
+            [
+                f"{number:>3}. {_title(name)}{_known_key(config, name)}"
+                for number, name in enumerate(names, 1)
+            ],
+            [str(number) for number in range(1, len(names) + 1)],
+            names.index(usual) if usual in names else 0,
+            {names.index(group[0]): head for head, group in groups.items() if group},
+        )
         while True:
-            typed = await self._ask(f"Provider [{start}]: ") or str(start)
+            typed = await self._ask("Provider", menu=menu)
             if typed in names:
                 return typed
             if typed.isascii() and typed.isdecimal() and 1 <= int(typed) <= len(names):
                 return names[int(typed) - 1]
-            self._say(f"  a number from 1 to {len(names)}, please")
+            self._say(f"  Type a number from 1 to {len(names)}")
 
-    async def _address(self, config: Config, name: str) -> str:
+    async def _ask_address(self, config: Config, name: str) -> str:
         """Ask where a preset's server is, unless that is known; empty for what is known."""
         preset, row = BUILT_IN.get(name), config.value.model_providers.get(name)
         if preset is None or (row is not None and row.base_url):
@@ -162,8 +229,8 @@ class FirstRun:
             return await self._filled(template)
         if preset.key_required or os.environ.get(preset.address_variable or "", "").strip():
             return ""
-        while (typed := await self._ask(f"Address [{template}]: ")) and not _is_address(typed):
-            self._say("  an address that begins with http:// or https://, please")
+        while (typed := await self._ask(f"Address [{template}]")) and not _is_address(typed):
+            self._say("  Type an address that begins with http:// or https://")
         return _with_path(typed)
 
     async def _filled(self, template: str) -> str:
@@ -174,36 +241,39 @@ class FirstRun:
                 if os.environ.get(variable, "").strip():
                     continue
                 part = f"{variable} (part of {template})"
-                typed = await self._ask(f"{part if template != f'{{{variable}}}' else 'Address'}: ")
+                typed = await self._ask(part if template != f"{{{variable}}}" else "Address")
                 if not typed:
-                    raise Left
+                    raise _Back
                 address = address.replace(f"{{{variable}}}", typed.rstrip("/"))
             if address == template:
                 return ""
             if _is_address(address := _with_variables(address)):
                 return address
-            self._say(f"  that makes no address: {shown(address)}")
+            self._say(f"  No address: {shown(address)}")
 
-    async def _key(self, config: Config, name: str) -> None:
-        """Ask for a key where one is needed and none is there."""
-        try:
+    async def _key(self) -> None:
+        """Ask for a key where one is needed, or may be, and none is there."""
+        config, name = self._config, self._name
+        self._typed.pop(name, None)
+        with suppress(ConfigError):
             provider = self._resolved(config, name)
-        except ConfigError:
-            pass
-        else:
             if provider.key:
-                where = provider.key_variable or ("typed" if name in self._typed else "stored")
-                self._say(f"  key: {where}")
-            return
+                self._say(f"  key: {provider.key_variable or 'stored'}")
+                return
+            if name != ANY_SERVER:
+                return
+        may_have_none = name == ANY_SERVER
         self._say(
             "  Once it works, the key is stored in a file or keyring which only you can read."
         )
-        typed = await self._ask("Key (not shown): ", secret=True)
-        if not typed:
-            raise Left
-        self._typed[name] = typed
+        label = "Key (not shown; Enter: none)" if may_have_none else "Key (not shown)"
+        typed = await self._ask(label, secret=True)
+        if typed:
+            self._typed[name] = typed
+        elif not may_have_none:
+            raise _Back
 
-    async def _model(self, config: Config, provider: Provider) -> str | None:
+    async def _ask_model(self, config: Config, provider: Provider) -> str | None:
         try:
             with progress(f"asking {provider.name} for its models"):
                 asked = list_models(provider, config.home)
@@ -212,16 +282,15 @@ class FirstRun:
         except (ModelError, TimeoutError) as error:
             if _is_refused(error):
                 raise
-            self._say(f"  its models cannot be listed: {shown(str(error) or 'no answer')}")
+            self._say(f"  Cannot list models: {_reason(error, provider)}")
             listed = []
         usual = config.value.model if config.value.model in listed else None
         usual = usual or default_model(config, provider.id)
         usual = usual or (listed[0] if listed else None)
-        for name in listed[:_SHOWN]:
-            self._say(f"  {shown(name)}")
-        if listed[_SHOWN:]:
-            self._say(f"  and {len(listed) - _SHOWN} more: toolrest models {provider.id}")
-        return await self._ask(f"Model [{usual}]: " if usual else "Model: ") or usual
+        names = listed if usual is None or usual in listed else [usual, *listed]
+        at = names.index(usual) if usual is not None else 0
+        menu = Menu([f"  {name}" for name in names], names, at, filters=True) if names else None
+        return await self._ask("Model", menu=menu) or usual
 
     async def _works(self, provider: Provider, model: str) -> bool:
         """Whether the model answers a short request; ModelError when the key is refused."""
@@ -231,20 +300,29 @@ class FirstRun:
         except (ModelError, TimeoutError) as error:
             if _is_refused(error):
                 raise
-            self._say(f"  it does not answer: {shown(str(error) or 'no answer in time')}")
-            return False
+            self._say(f"  it does not answer: {_reason(error, provider)}")
+            return _is_away(error) and await self._keeps_it()
         self._say("  it answers")
         return True
 
+    async def _keeps_it(self) -> bool:
+        """Whether to keep what could not be checked, where there is no network just now."""
+        kept = "the key and this model" if self._typed.get(self._name) else "this model"
+        typed = await self._ask(f"Keep {kept} anyway, unchecked? [y/N]")
+        return typed.lower() in ("y", "yes")
+
     async def _again(self) -> bool:
-        typed = await self._ask("Try again with another choice? [Y/n] ")
+        typed = await self._ask("Try again with another choice? [Y/n]")
         return typed.lower() not in ("n", "no")
 
-    async def _ask(self, prompt: str, *, secret: bool = False) -> str:
-        typed = await self._terminal.line(prompt, secret=secret)
+    async def _ask(self, label: str, *, secret: bool = False, menu: Menu | None = None) -> str:
+        typed = await ask(self._terminal, label, secret=secret, menu=menu)
         if typed is None:
             raise Left
-        return typed.strip()
+        if typed == BACK:
+            raise _Back
+        self._has_asked = True
+        return typed
 
     def _say(self, text: str) -> None:
         self._terminal.say(text)
@@ -252,6 +330,32 @@ class FirstRun:
 
 def _is_refused(error: Exception) -> bool:
     return isinstance(error, ModelError) and error.kind == "auth"
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or getattr(error, "kind", "") == "unreachable"
+
+
+def _reason(error: Exception, provider: Provider) -> str:
+    if _is_away(error):
+        return f"no connection to {shown(parse_url(provider.base_url.reveal()).host)}"
+    return shown(str(error))
+
+
+def _group(name: str) -> str:
+    """The heading under which a preset stands."""
+    preset = BUILT_IN[name]
+    if name == ANY_SERVER:
+        return _OTHERS
+    if placeholders(preset.base_url):
+        return _CLOUDS
+    return _HOSTED if preset.key_required else _NEAR
+
+
+def _title(name: str) -> str:
+    if name == ANY_SERVER:
+        return "Another OpenAI-compatible server"
+    return BUILT_IN[name].name if name in BUILT_IN else shown(name)
 
 
 def _is_address(typed: str) -> bool:
@@ -278,8 +382,8 @@ def _known_key(config: Config, name: str) -> str:
     built_in = BUILT_IN.get(name)
     if built_in is not None and built_in.env_key and os.environ.get(built_in.env_key, "").strip():
         return f" (key in {built_in.env_key})"
-    if built_in is not None and not built_in.key_required:
-        return " (your own server, no key)"
+    if built_in is not None and not built_in.key_required and name != ANY_SERVER:
+        return " (no key)"
     return " (key stored)" if name in stored_keys(config.home) else ""
 
 

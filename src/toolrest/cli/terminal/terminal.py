@@ -52,20 +52,47 @@ class Terminal:
         for row in rows(text, _size(out)[0]):
             print(f"\x1b[1m{row}\x1b[0m" if bold else row, file=out, flush=True)
 
+    @property
+    def out(self) -> TextIO:
+        """Where questions are written."""
+        return self._out or sys.stderr
+
+    @property
+    def has_cursor(self) -> bool:
+        """Whether both ends are a terminal, so that a question can be drawn again."""
+        return os.isatty(self._fd) and self.out.isatty()
+
+    def note_dropped(self) -> None:
+        """Drop what was typed before a question could be read, and say so."""
+        if self._drop_typed():
+            self.say(DROPPED)
+
+    @contextlib.contextmanager
+    def raw(self) -> Iterator[None]:
+        """Keys come one by one and without an echo; Ctrl-C stays what it is."""
+        before = termios.tcgetattr(self._fd)
+        raw = termios.tcgetattr(self._fd)
+        raw[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, raw)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSAFLUSH, before)
+
     async def line(self, prompt: str, *, secret: bool = False, early: bool = False) -> str | None:
         """What the person types next, without the newline; None at the end of input.
 
         What was typed before the question could be read does not count as an answer to it, unless
         `early` does.
         """
-        if not early and self._drop_typed():
-            self.say(DROPPED)
+        if not early:
+            self.note_dropped()
         out = self._out or sys.stderr
         out.write(prompt)
         out.flush()
         with _echo_off(self._fd) if secret else contextlib.nullcontext():
             try:
-                data = await self._read()
+                data = await self.read()
             except asyncio.CancelledError:
                 self.say()  # what comes next begins a line of its own
                 raise
@@ -107,21 +134,17 @@ class Terminal:
 
     async def _until_quiet(self) -> None:
         """Drop what is typed until no key came for a while."""
-        before = termios.tcgetattr(self._fd)
-        raw = termios.tcgetattr(self._fd)
-        raw[3] &= ~(termios.ICANON | termios.ECHO)
-        termios.tcsetattr(self._fd, termios.TCSAFLUSH, raw)
-        try:
+        with self.raw():
+            termios.tcflush(self._fd, termios.TCIFLUSH)
             while self._quiet:
                 try:
-                    if not await asyncio.wait_for(self._read(), self._quiet):
+                    if not await asyncio.wait_for(self.read(), self._quiet):
                         return  # the end of input
                 except TimeoutError:
                     return
-        finally:
-            termios.tcsetattr(self._fd, termios.TCSAFLUSH, before)
 
-    async def _read(self) -> bytes:
+    async def read(self) -> bytes:
+        """What arrives next; empty at the end of input."""
         loop = asyncio.get_running_loop()
         typed: asyncio.Future[bytes] = loop.create_future()
 
