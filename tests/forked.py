@@ -94,6 +94,7 @@ class Forked:
         )
         self._talk.shutdown(socket.SHUT_WR)
         self.pid = int.from_bytes(self._talk.recv(4))
+        assert self.pid, "what is forked has ended"
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -107,7 +108,8 @@ class Forked:
         if self.returncode is None:
             if not select.select([self._talk], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(TOOLREST, timeout or 0)
-            self.returncode = int.from_bytes(self._talk.recv(4), signed=True)
+            told = self._talk.recv(4)
+            self.returncode = int.from_bytes(told, signed=True) if told else -signal.SIGKILL
             self._talk.close()
         return self.returncode
 

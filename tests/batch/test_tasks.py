@@ -336,6 +336,7 @@ class Faulty(FolderStore):
         return super().has(name)
 
 
+@pytest.mark.slow
 async def test_a_full_store_loses_nothing_and_asks_nothing_twice(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -734,6 +734,7 @@ def planted(desk: Any, *names: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}", "LD_LIBRARY_PATH": f"{desk.workspace}/lib"}
 
 
+@pytest.mark.slow
 def test_an_editor_starts_and_loads_nothing_of_the_workspace(chat: Any, desk: Any) -> None:
     """Failed before: its `env` took the plant that is first on PATH, outside the sandbox."""
     editor = desk.home / "edit"

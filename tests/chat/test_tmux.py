@@ -175,6 +175,7 @@ def test_a_paragraph_is_copied_as_one_line(tmux: Any, tmp_path: Path) -> None:
     window.until(lambda: window.run("show-buffer") == words, "tmux has it")
 
 
+@pytest.mark.slow
 def test_a_newline_key_works(tmux: Any) -> None:
     """codex#16121."""
     window = tmux(["got it"])
@@ -184,6 +185,7 @@ def test_a_newline_key_works(tmux: Any) -> None:
     assert "> one\n  two\n  three\n" in window.text
 
 
+@pytest.mark.slow
 def test_the_chat_can_be_suspended(tmux: Any) -> None:
     """Ctrl-Z and fg (codex#37088)."""
     window = tmux(["before", "after"], "bash --norc --noprofile -i")

@@ -128,6 +128,7 @@ def test_a_pasted_newline_does_not_submit(chat: Any) -> None:
     screen.sees("> one\n  two\n  three\n  four\n  five", "got it")
 
 
+@pytest.mark.slow
 def test_what_is_typed_while_it_starts_is_sent(chat: Any) -> None:
     """Keys between the first paint and the first frame used to lose their Enter."""
     chat(["first", "second"])

@@ -53,6 +53,7 @@ def toolrest(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_packages_tool_is_listed_and_works(site: Path) -> None:
     listed = toolrest(site, "tools", "--json")
     assert listed.returncode == 0

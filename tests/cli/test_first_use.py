@@ -293,6 +293,7 @@ def test_an_editors_agent_ends_without_a_word(desk: Any) -> None:
     assert json.loads(ran.out)["result"]["protocolVersion"] == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_gone_is_said(desk: Any) -> None:
     lost = desk.workspace / "lost"
     shell = f"mkdir {lost} && cd {lost} && rmdir {lost} && exec {shlex.quote(str(TOOLREST))} "
@@ -304,6 +305,7 @@ def test_a_folder_that_is_gone_is_said(desk: Any) -> None:
         assert said == "toolrest: the current folder is gone; change to another, or name one\n"
 
 
+@pytest.mark.slow
 def test_closed_standard_files_are_no_accident(desk: Any, serve: Any) -> None:
     serve(["done", "done"])
     for closed in (">&-", "<&- >&- 2>&-"):

@@ -103,6 +103,7 @@ def test_typed_output(tmp_path: Path, wire: ServerWire) -> None:
     assert "Field required" in json.dumps(last(server))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_sub_agent(tmp_path: Path, wire: ServerWire) -> None:
     script: list[Any] = [
@@ -125,6 +126,7 @@ def test_a_sandboxed_command(tmp_path: Path) -> None:
     assert not Path("/etc/not-here").exists()
 
 
+@pytest.mark.slow
 def test_the_names_of_0_2(tmp_path: Path) -> None:
     """Programs for 0.2 run unchanged; those in `examples` are the same as then."""
     program = str(ROOT / "tests/data/examples-0.2/agent_session.py")

@@ -149,6 +149,7 @@ def test_any_list_of_tools_can_be_read(raw: list[Any]) -> None:
         assert isinstance(definition.input_schema, dict)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["content", "structuredContent", "isError"]), JSON))
 def test_any_result_becomes_an_output(result: dict[str, Any]) -> None:
     output = output_of(result)

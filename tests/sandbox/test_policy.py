@@ -142,6 +142,7 @@ def test_landlock_rules_leave_out_what_is_hidden(
     assert "/dev" not in readable
 
 
+@pytest.mark.slow
 def test_landlock_keeps_the_system_readable_beside_a_crowded_folder(
     ws: Path, tmp_path: Path
 ) -> None:

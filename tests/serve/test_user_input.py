@@ -215,6 +215,7 @@ some_questions = st.lists(
 some_value = st.none() | some_text | st.integers() | st.booleans() | st.lists(some_text, max_size=2)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     some_questions,

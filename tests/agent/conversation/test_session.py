@@ -606,6 +606,7 @@ async def test_secrets_stay_out_of_events_and_the_journal(
     assert said.message == "your key is [redacted:SOME_API_KEY]"
 
 
+@pytest.mark.slow
 async def test_many_sessions_side_by_side(agent: Make) -> None:
     sessions = [agent([[Call("echo", {"text": str(n)})], f"{n}"], tools=[echo]) for n in range(50)]
     results = await asyncio.gather(*(session.run("go") for session in sessions))

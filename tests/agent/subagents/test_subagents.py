@@ -337,6 +337,7 @@ async def test_a_child_obeys_the_mode_of_its_parent(parent: Make, workspace: Pat
         assert (workspace / "by_child").exists() == made
 
 
+@pytest.mark.slow
 async def test_fifty_at_once(parent: Make) -> None:
     count = 50
     rest = parent(

@@ -256,6 +256,7 @@ def test_collecting_garbage_keeps_what_the_kept_turns_need(work: Path, toolrest_
     assert (work / "f1").read_text() == "original 1"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_sandbox")
 async def test_a_session_forgets_old_turns_before_the_disk_is_full(
     work: Path, toolrest_home: Path

@@ -25,6 +25,7 @@ LINES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300 if FULL else 30)
 @given(st.lists(LINES, max_size=5), st.lists(LINES, max_size=3), st.sets(PATHS, min_size=8))
 def test_ignored_as_git_says(top: list[str], below: list[str], paths: set[str]) -> None:

@@ -97,6 +97,7 @@ def test_standard_input_is_the_task_when_it_is_asked_for(desk: Any, serve: Any) 
     assert texts == ["from a pipe", "there is nothing else"]
 
 
+@pytest.mark.slow
 def test_a_silent_pipe_is_not_waited_for(desk: Any, serve: Any) -> None:
     serve(["done"])
     with desk.start("exec", "go", stdin=subprocess.PIPE) as process:
@@ -418,6 +419,7 @@ def test_a_denial_is_told_with_the_setting_that_would_allow_it(desk: Any, serve:
     assert command["status"] == "declined"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_the_tree_and_are_recorded(
@@ -462,6 +464,7 @@ def _is_running(mark: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_the_run(desk: Any, serve: Any) -> None:
     serve([[Call("exec_command", {"cmd": f"echo {n}"})] for n in range(200)])
     with desk.start("exec", "--json", "-s", "workspace-write", "go") as process:

@@ -134,6 +134,7 @@ def test_canaries_are_held(work: Path, mode: str) -> None:
     assert {name for name, state in states.items() if state != "held"} == loose
 
 
+@pytest.mark.slow
 def test_a_gate_that_lets_a_canary_run_fails_the_test(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -438,6 +438,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
     return text
 
 
+@pytest.mark.slow
 async def test_approving_twice_in_many_processes_runs_once(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -334,6 +334,7 @@ def large(handler: Handler, answer: dict[str, Any]) -> None:
     as_event(handler, {**answer, "result": {"content": [text]}})
 
 
+@pytest.mark.slow
 async def test_a_large_answer_is_taken(open_rest: Open, site: Site) -> None:
     """The SDK's own limit is one MiB, and it took the call and the connection with it."""
     site.guarded, site.answers = False, large

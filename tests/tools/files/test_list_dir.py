@@ -265,6 +265,7 @@ def test_order_and_pages_agree_with_sorting_everything(
     assert output.text.split("\n") == [f"Absolute path: {base}", *lines]
 
 
+@pytest.mark.slow
 def test_fifty_thousand_entries_take_a_few_calls_each(work: Path, full: bool) -> None:
     count = 50_000 if full else 10_000
     folder = os.open(work, os.O_RDONLY)

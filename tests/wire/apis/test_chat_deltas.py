@@ -331,6 +331,7 @@ def test_nonsense_never_crashes(deltas: list[Any]) -> None:
             json.dumps(event.item)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from(["f", "g"]), st.dictionaries(st.text(), st.integers())),

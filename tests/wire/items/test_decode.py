@@ -371,6 +371,7 @@ def test_any_reply_is_read_without_an_exception(reply: Any) -> None:
         _check(call)
 
 
+@pytest.mark.slow
 @thorough
 @given(st.lists(typed, max_size=3))
 def test_every_typed_call_becomes_one_item(items: list[Any]) -> None:

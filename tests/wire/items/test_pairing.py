@@ -4,6 +4,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,6 +178,7 @@ def whole(history: EncodedHistory, listed: list[JSONObject]) -> list[JSONObject]
     return [*json.loads(b"[%s]" % made.settled), *made.rest]
 
 
+@pytest.mark.slow
 @given(histories, st.lists(st.integers(0, 24), max_size=5), st.booleans())
 @settings(max_examples=300)
 def test_growing_is_the_same_as_at_once(
