@@ -18,6 +18,7 @@ from tests.docs.blocks import blocks
 from tests.screen import Screen
 
 from toolrest.testing import Call, ScriptedServer
+from toolrest.wire.model_data import newest_general
 
 SERVES = "http://127.0.0.1:"
 CHAT = "Toolrest 0."
@@ -78,7 +79,7 @@ SHOWN: dict[str, dict[str, str | list[str]]] = {
         "toolrest --continue": ["Say hello."],
         "toolrest resume": ["Say hello."],
         "toolrest replay ID --speed 4": "Hello.",
-        "toolrest --plain": ["gpt-5.5"],
+        "toolrest --plain": [newest_general("openai", "gpt-") or ""],
     },
     "docs/exec.md": {
         'toolrest exec "why does the test fail?"': TURN,

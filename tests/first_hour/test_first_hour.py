@@ -20,10 +20,12 @@ from tests.first_hour.person import CTRL_D, ENTER, Person, State, own
 
 from toolrest.testing import Call, Freeform, Say
 from toolrest.testing.server import ScriptedServer
+from toolrest.wire.model_data import newest_general
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 KEY = "sk-first-hour-0123456789"
+MODEL = newest_general("openai", "gpt-") or ""
 CART = """\
 def total(prices: list[int], discount: int = 0) -> int:
     return sum(prices) + discount
@@ -114,7 +116,7 @@ class Hour(NamedTuple):
 
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer(repeat(model), key=KEY, models=("gpt-5.5", "gpt-5.5-mini")) as server:
+    with ScriptedServer(repeat(model), key=KEY, models=(MODEL, "gpt-5.5-mini")) as server:
         yield server
     assert server.refused == []
 
@@ -196,7 +198,7 @@ def answers_about_the_folder(hour: Hour) -> None:
     screen.shows("Work in ", "tea-shop?", "1. Yes", "2. Read only", "3. Quit", "Answer")
     person.looks("a-new-folder")
     screen.types("1" + ENTER)
-    screen.shows("gpt-5.5 ·")
+    screen.shows(f"{MODEL} ·")
     if hour.state != "full":
         screen.until(
             lambda: (
@@ -288,7 +290,7 @@ def asks_doctor(hour: Hour) -> None:
     lines = printed.splitlines()
     first = "\n".join(lines[:5])
     assert (code == 0) == hour.can_run, printed
-    for words in ("sandbox", "gpt-5.5", "OPENAI_API_KEY", "tea-shop"):
+    for words in ("sandbox", MODEL, "OPENAI_API_KEY", "tea-shop"):
         assert words in first, printed
     if hour.state == "landlock" and hour.can_run:
         assert "weak" in lines[0].lower(), printed
