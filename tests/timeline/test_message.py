@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from time import thread_time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -87,6 +88,15 @@ def test_no_word_is_lost(text: str) -> None:
 def test_no_row_is_wider_than_the_terminal() -> None:
     for width in (24, 50, 80):
         assert max(map(drawn_width, _whole("\n\n".join(BLOCKS), width))) < width
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", ["\x1ba", "漢", "👩\u200d", "é"])
+def test_one_long_word_does_not_take_long(piece: str) -> None:
+    """Failed before: the time grew with the square of the length."""
+    began = thread_time()
+    assert _whole(piece * (50_000 // len(piece)), 80)
+    assert thread_time() - began < 2
 
 
 def test_code_is_final_line_by_line_and_a_paragraph_when_it_ends() -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from functools import lru_cache
+from itertools import accumulate, takewhile
+from time import thread_time
 from typing import TYPE_CHECKING
 
-from toolrest.timeline.wrap import Line
+from toolrest.timeline.wrap import Line, plain_text
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 _MOST = 20_000
 """Letters that get colours; what follows has none."""
+_FEW = 500
+"""Letters that get them at first, and the longest line that does."""
+_PATIENCE = 0.05
+"""Seconds: a lexer that needs longer is not given twice as much, as its time may be squared."""
 _STYLES = {
     "Keyword": "magenta",
     "Keyword.Type": "cyan",
@@ -44,28 +51,38 @@ def highlighted(lines: list[str], language: str) -> list[Line]:
 
     The colours of a line depend on nothing behind it, where the language allows.
     """
-    found: list[Line] = [[("", line)] if line else [] for line in lines]
+    plain: list[Line] = [[("", line)] if line else [] for line in lines]
     lexer = _lexer(language.lower()) if language else None
-    count = size = 0
-    for line in lines:
-        size += len(line) + 1
-        if size > _MOST:
+    coloured: list[Line] = []
+    short = takewhile(lambda line: len(line) < _FEW, lines)
+    ends = list(accumulate(len(line) + 1 for line in short))
+    most, took = _FEW, 0.0
+    while lexer is not None and len(coloured) < len(ends) and most < 2 * _MOST:
+        count = bisect_right(ends, min(most, _MOST))
+        if count > len(coloured):
+            began = thread_time()
+            coloured = _coloured(lexer, lines[:count])
+            took = thread_time() - began
+        if took > _PATIENCE or len(coloured) < count:
             break
-        count += 1
-    if lexer is None or not count:
-        return found
-    coloured: list[Line] = [[]]
-    for token, text in lexer.get_tokens("\n".join(lines[:count])):
+        most *= 2
+    return [*coloured, *plain[len(coloured) :]]
+
+
+def _coloured(lexer: Lexer, lines: list[str]) -> list[Line]:
+    """The lines in their styles; none where the lexer does not give back what it was given."""
+    found: list[Line] = [[]]
+    for token, text in lexer.get_tokens("\n".join([*lines, ""])):
         style = _style(str(token)[6:])
         for number, part in enumerate(text.split("\n")):
             if number:
-                coloured.append([])
-            row = coloured[-1]
+                found.append([])
+            row = found[-1]
             if row and row[-1][0] == style:
                 row[-1] = style, row[-1][1] + part
             elif part:
                 row.append((style, part))
-    return [*coloured, *found[count:]] if len(coloured) == count else found
+    return found[:-1] if [plain_text(row) for row in found] == [*lines, ""] else []
 
 
 def language_of(path: str) -> str:

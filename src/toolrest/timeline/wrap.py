@@ -95,20 +95,16 @@ def _width(pieces: Sequence[tuple[str, str]]) -> int:
 
 def _fitting(text: str, width: int, used: int) -> Iterator[str]:
     """A text in parts: the first fits behind what is `used`, and none is wider than a row."""
-    room = max(width - used, 0)
-    while drawn_width(text) > room:
-        end = columns = 0
-        for char in text:
-            columns += _columns(char)
-            if columns > room and (end or room < width):
-                break
-            end += 1
-        if end:
-            yield text[:end]
-        text = text[end:]
-        room = max(width, 1)
-    if text:
-        yield text
+    room, start, columns = max(width - used, 0), 0, 0
+    for at, char in enumerate(text):
+        size = _columns(char)
+        if columns + size > room and (at > start or room < width):
+            if at > start:
+                yield text[start:at]
+            start, columns, room = at, 0, max(width, 1)
+        columns += size
+    if start < len(text):
+        yield text[start:]
 
 
 def _units(line: Line) -> Iterator[Line]:
