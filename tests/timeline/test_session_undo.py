@@ -78,7 +78,7 @@ async def test_what_could_not_be_taken_back_is_said(
     monkeypatch.setattr(checkpoints, "plan", planned)
     monkeypatch.setattr(checkpoints, "restore", restored)
     assert await session_text.undo(session) == [
-        "Undid the last turn, but not all of it: 1 file",
+        "Undid the last turn: 1 file, 3 left as they are",
         "remove a.txt",
         "not done: b.txt (no space left)",
         "stays: c.txt (theirs)",

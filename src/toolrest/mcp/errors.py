@@ -5,6 +5,11 @@ from __future__ import annotations
 from toolrest.errors import ToolrestError
 
 
+def approve_hint(server: str) -> str:
+    """The hint where a server waits for a person's approval."""
+    return f"`toolrest mcp approve {server}` shows and approves it."
+
+
 class McpError(ToolrestError):
     """A server cannot be used, or did not do what it was asked."""
 

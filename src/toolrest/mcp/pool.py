@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.items import JSONObject
 from toolrest.mcp.connection import Connection, Status, silence_sdk
 from toolrest.mcp.definitions import Definition
-from toolrest.mcp.errors import McpError, McpRefused, McpUnavailable
+from toolrest.mcp.errors import McpError, McpRefused, McpUnavailable, approve_hint
 
 if TYPE_CHECKING:
     from toolrest.mcp.conversation import OnProgress
@@ -115,8 +115,8 @@ class Pool:
             await connection.ready()
             if connection.definitions.get(tool) != known:
                 raise McpError(
-                    f"the server '{server}' no longer describes '{tool}' as it was approved; "
-                    f"to see and approve the change run: toolrest mcp approve {server}"
+                    f"the server '{server}' no longer describes '{tool}' as it was approved",
+                    hints=(approve_hint(server),),
                 )
         params: JSONObject = {"name": tool, "arguments": dict(arguments or {})}
         row = connection.server.row

@@ -67,7 +67,7 @@ def mcp(conversation: Conversation) -> list[str]:
     """MCP servers and their state."""
     pool = conversation.rest.mcp
     found = [f"{name}: {c.state}" for name, c in pool.connections.items()] if pool else []
-    return found or ["no MCP server is configured; see: toolrest mcp add"]
+    return found or ["No MCP server is configured; `toolrest mcp add` adds one."]
 
 
 def permissions(conversation: Conversation) -> list[str]:
@@ -97,10 +97,10 @@ async def undo(conversation: Conversation, turn: int | None = None) -> list[str]
         for kept in paths
     ]
     if not done:
-        return ["Undid nothing:" if left else "There is nothing to undo", *left]
-    but = ", but not all of it" if left else ""
-    files = "1 file" if len(done) == 1 else f"{len(done)} files"
-    return [f"Undid the last turn{but}: {files}", *done, *left]
+        return ["Undid nothing:" if left else "There is nothing to undo.", *left]
+    files = f"{len(done)} file{'s' * (len(done) != 1)}"
+    rest = f", {len(left)} left as they are" if left else ""
+    return [f"Undid the last turn: {files}{rest}", *done, *left]
 
 
 def own_prompts(home: str) -> dict[str, str]:

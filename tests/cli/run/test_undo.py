@@ -127,7 +127,7 @@ def test_what_may_be_another_sessions_work_is_not_taken_back_unasked(overlapping
     assert undone.returncode == 2
     assert "1 path may be the work of other sessions that ran meanwhile:" in undone.stdout
     assert "both: turn 1 of session session- (write the docs)" in undone.stdout
-    assert "with --force" in undone.stderr
+    assert "--force puts these back" in undone.stderr
     assert (overlapping / "both").exists()
     assert "both: turn 1" in toolrest(overlapping, "undo", "--dry-run").stdout
     assert toolrest(overlapping, "undo", "--force").returncode == 0

@@ -295,7 +295,7 @@ async def test_a_message_that_is_cut_short_ends_the_launcher(
     small_buffers(lambda late: late._here.setblocking(False))
     confined = late(sandbox, "touch ran", BIG="x" * 3000)
     assert confined.command.ready is not None
-    with pytest.raises(SandboxBusy, match="changed while it was starting"):
+    with pytest.raises(SandboxBusy, match="changed while the command was starting"):
         await run(owner, confined.command)
     confined.release()
     assert list(Path(sandbox.policy.workspace).iterdir()) == []

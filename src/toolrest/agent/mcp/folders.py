@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.mcp.code_folders import is_code_folder
-from toolrest.mcp.errors import McpError
+from toolrest.mcp.errors import McpError, approve_hint
 from toolrest.mcp.launch import command_of
 from toolrest.mcp.transports.host import FolderDenial
 from toolrest.own_code import own_places
@@ -65,8 +65,8 @@ class ServerFolders:
             )
             if not await self._approved(server, folder, "read", reason):
                 return (
-                    f"its program lies in {folder}, which its sandbox does not show; to see and "
-                    f"approve that run: toolrest mcp approve {server.name}"
+                    f"its program lies in {folder}, which its sandbox does not show. "
+                    + approve_hint(server.name)
                 )
         # Its code may have changed while the user was asked.
         return await self._trust.may_start(server) if unseen else None

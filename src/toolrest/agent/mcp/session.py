@@ -17,6 +17,7 @@ from toolrest.config.files import placeholder_records
 from toolrest.errors import ToolDefinitionError, ToolrestError
 from toolrest.events import Event, McpServerState
 from toolrest.mcp.definitions import Definition
+from toolrest.mcp.errors import approve_hint
 from toolrest.mcp.pool import HEAD_START, Pool
 from toolrest.mcp.tool_cache import ToolCache, tool_cache_path
 from toolrest.mcp.transports.host import Host
@@ -206,9 +207,8 @@ class McpSession:
             return
         found = self._trust.difference(server, definitions)
         for name in found.untrusted:
-            rejected[name] = _NOT_APPROVED.format(
-                what="new" if name in found.added else "changed", server=server.name
-            )
+            what = "new" if name in found.added else "changed"
+            rejected[name] = _NOT_APPROVED.format(what=what, hint=approve_hint(server.name))
         self._offered.set(server, self._trust.known_tools(server, definitions), rejected)
         self._remember(connection)
         if found.untrusted:
@@ -304,10 +304,7 @@ def _waits_for(server: Server) -> str:
     return f"waiting for the {kind} server {server.name} (at most {limit:g} s: startup_timeout_sec)"
 
 
-_NOT_APPROVED = (
-    "its definition is {what} since the server was approved; "
-    "to see and approve it run: toolrest mcp approve {server}"
-)
+_NOT_APPROVED = "its definition is {what} since the server was approved. {hint}"
 _STATES = {
     "configured": "not connected yet",
     "starting": "still starting; try again in a moment",

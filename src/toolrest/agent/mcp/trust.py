@@ -14,7 +14,7 @@ from toolrest.events import ToolCallDecision
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
-from toolrest.mcp.errors import McpError
+from toolrest.mcp.errors import McpError, approve_hint
 from toolrest.mcp.launch import command_of, writable_files
 from toolrest.mcp.pins import (
     Access,
@@ -115,7 +115,7 @@ class Trust:
         reason = f"it is not approved ({changed}): {refused}"
         if server.origin == "editor":
             return reason  # only a session of the editor has it
-        return f"{reason}; to see and approve it run: toolrest mcp approve {server.name}"
+        return f"{reason}. {approve_hint(server.name)}"
 
     def _kept(self, server: Server) -> list[tuple[str, Access]]:
         """The folders that stay approved, for the code that is about to be approved as well."""

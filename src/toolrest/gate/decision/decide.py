@@ -135,7 +135,7 @@ def _why(effects: Effects, risk: Risk) -> str:
     if effects.escalates is not None:
         return effects.escalates or "it asks to run outside the sandbox"
     if effects.is_unknown:
-        return "it declares no effects, so anything may happen"
+        return "it may change things (it declares no effects)"
     touched = [
         *(f"reads {path}" for path in effects.reads[:3] if risk == Risk.READ),
         *(f"consults {name}" for name in effects.consults[:3]),
