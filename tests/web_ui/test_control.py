@@ -45,7 +45,9 @@ def running(agent: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Contr
 
     def make(script: Any, **settings: Any) -> Controlled:
         front = Front()
-        return Controlled(agent(script, on_ask=front, approval_policy="untrusted"), front)
+        return Controlled(
+            agent(script, on_ask=front, approval_policy="untrusted", **settings), front
+        )
 
     return make
 

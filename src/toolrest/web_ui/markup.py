@@ -29,6 +29,9 @@ from toolrest.timeline.highlight import highlighted
 LONGEST = 64 * 1024
 """Characters that are read as Markdown; a longer text is shown as it is."""
 _MOST_NODES = 6000
+_MOST_MARKS = 10_000
+"""Characters that may begin or end a style: tokens of so many are collected in one go, which holds
+up every other thread."""
 _MOST_ROWS = 200
 _DELIMITERS = re.compile(r"[ \t]*\|?[ \t:-]*-[ \t:|-]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -41,12 +44,16 @@ class _TooMany(Exception):
 def message_blocks(text: str) -> list[JSONObject] | None:
     """The blocks of a message; None for a text that is shown as it is."""
     folded, left_out = _fold_tables(text)
-    if len(folded) > LONGEST:
+    if _is_too_much(folded):
         return None
     try:
         return _Writer(left_out).all(read_blocks(folded))
     except _TooMany:
         return None
+
+
+def _is_too_much(text: str) -> bool:
+    return len(text) > LONGEST or sum(map(text.count, "*_~`[<")) > _MOST_MARKS
 
 
 def _fold_tables(text: str) -> tuple[str, dict[int, int]]:
@@ -201,7 +208,7 @@ class LiveMarkup:
         if self._is_plain:
             return {"plain": piece}
         self._open += piece
-        if len(self._open) > LONGEST:
+        if _is_too_much(self._open):
             self._is_plain = True
             return {"whole": [], "open": [], "plain": self._open}
         whole, last, at = _live(self._open)

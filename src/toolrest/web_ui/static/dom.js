@@ -38,6 +38,23 @@ function safely(draw, instead) {
   }
 }
 
+const PIECE = 8000; // characters that are laid out at once
+
+/** A text; a long one in pieces that are laid out when they are looked at. */
+function pieces(text) {
+  if (text.length <= 2 * PIECE) return [text];
+  const found = [];
+  for (let at = 0; at < text.length;) {
+    let end = Math.min(text.length, at + PIECE);
+    const line = text.lastIndexOf("\n", end);
+    const cut = line > at + PIECE / 2 ? line : text.lastIndexOf(" ", end);
+    if (end < text.length && cut > at) end = cut;
+    found.push(el("span", { class: "far", text: text.slice(at, end) }));
+    at = text[end] === "\n" || text[end] === " " ? end + 1 : end;
+  }
+  return found;
+}
+
 const PATCH = /^\*\*\* Begin Patch$/m;
 
 /** A block of code; the lines of a patch are coloured. */
@@ -45,7 +62,7 @@ function code(text, label) {
   const block = el("pre", { tabindex: "0", role: "region", "aria-label": label });
   const shown = visible(text);
   if (!PATCH.test(shown)) {
-    block.textContent = shown;
+    block.append(...pieces(shown));
     return block;
   }
   for (const line of shown.split("\n")) {

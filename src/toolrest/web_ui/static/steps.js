@@ -6,7 +6,7 @@ const OPEN = 60; // lines of a diff that is seen at once
 
 /** What a model wrote: as blocks, or as it is where it is too long for them. */
 function drawWords(event) {
-  if (!event.blocks) return [el("p", { class: "words", text: visible(event.text) })];
+  if (!event.blocks) return [el("p", { class: "words" }, ...pieces(visible(event.text)))];
   return drawBlocks(event.blocks);
 }
 
