@@ -232,15 +232,17 @@ async def test_a_session_that_runs_is_not_resumed(
 
 # The model, the queue, undo
 
+OWN = {"mine": {"base_url": "http://127.0.0.1:9/v1", "models": {"small": {"stream": True}}}}
+
 
 async def test_only_a_model_of_the_settings_is_taken(
     client: Client,
     running: Callable[..., Controlled],  # noqa: F811
 ) -> None:
-    one = running(["done"], profiles={"p": {"model": "own"}})
+    one = running(["done"], model_providers=OWN)
     before = one.session.model.name
-    assert (await one.ask("state"))["models"] == ["own"]
-    for name in ("other", "openai:gpt-5.5", "", None, ["own"], {"own": 1}):
+    assert (await one.ask("state"))["models"] == ["mine:small"]
+    for name in ("other", "openai:gpt-5.5", "mine:large", "", None, ["mine:small"]):
         answer = await post(client, one, "model", name=name)
         assert answer.status_code == 409
     assert one.session.model.name == before
@@ -250,10 +252,10 @@ async def test_a_turn_under_way_keeps_its_model(
     client: Client,
     running: Callable[..., Controlled],  # noqa: F811
 ) -> None:
-    one = running([WRITE, "done"], profiles={"p": {"model": "own"}})
+    one = running([WRITE, "done"], model_providers=OWN)
     turn = asyncio.ensure_future(one.session.run("go"))
     await one.waiting()
-    answer = await post(client, one, "model", name="own")
+    answer = await post(client, one, "model", name="mine:small")
     assert (answer.status_code, "under way" in answer.json()["error"]) == (409, True)
     await one.ask("interrupt")
     await turn
