@@ -286,6 +286,7 @@ class FuzzedChat(RuleBasedStateMachine):
     def replies_to_a_question(self) -> None:
         self.screen.types("\x1b[201~")
         self.screen.resizes(24, 80)
+        self.screen.read(0.5)  # where no paste had begun, that is Esc
         if POSED not in self.screen.now:
             self.is_asked("question", lambda: POSED in self.screen.now)
         if POSED not in self.screen.now:

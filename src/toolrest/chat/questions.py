@@ -169,6 +169,8 @@ class Questions:
 
     async def choose(self, lines: Sequence[str], labels: Sequence[str]) -> int | None:
         """Wait for a choice among these answers: its number from 1; None for Esc."""
+        for _ in range(2):
+            await asyncio.sleep(0)  # keys that came before, while this loop was busy, are text
         answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         return await self._wait(Offered(tuple(lines), tuple(labels), answer), answer)
 
