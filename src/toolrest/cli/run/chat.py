@@ -17,6 +17,7 @@ from toolrest.cli.app import IS_IMPLIED, app
 from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, model_option, session_options
+from toolrest.cli.startup import quick_start, settled, users_environment
 from toolrest.cli.terminal.signals import ended_by_signals
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError, ToolrestError
@@ -88,7 +89,6 @@ def _chat(
     files = (sys.stdin, sys.stderr if plain else sys.stdout)
     if not all(file is not None and file.isatty() for file in files):
         raise click.UsageError("the chat needs a terminal; for scripts there is: toolrest exec")
-    from toolrest.cli.startup import quick_start
 
     quick_start()
     if not plain and find_spec("prompt_toolkit") is None:
@@ -135,7 +135,6 @@ async def _run(
 ) -> int:
     # Only for a chat, and an extra.
     from toolrest.chat.app import ChatApp, Quit
-    from toolrest.cli.startup import users_environment
 
     rollout = None
     if resume is not None:
@@ -238,7 +237,6 @@ async def _ask_first(choices: Choices, flags: Mapping[str, Any], *, lost: bool =
 
 def _opened(config: Config, questions: OnAsk, rollout: str | None) -> Conversation:
     from toolrest.agent.open_session import open_session
-    from toolrest.cli.startup import settled, users_environment
 
     session = open_session(
         config,
