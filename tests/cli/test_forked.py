@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 import pytest
+from tests import forked
 
 TOOL = """
 import os, signal, sys, threading
@@ -59,3 +60,12 @@ def test_what_counts_while_a_process_starts_gives_a_new_one(
 ) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "nonsense")
     assert "Invalid -W option" in desk.run("--version").err
+
+
+@pytest.mark.slow
+def test_what_is_forked_is_begun_anew_when_it_was_killed(desk: Any) -> None:
+    """A test that hangs is ended with all processes below the one that runs the tests."""
+    assert desk.run("--version").code == 0
+    forked._begin().process.kill()
+    forked._begin().process.wait()
+    assert desk.run("--version").code == 0
