@@ -45,7 +45,7 @@ async def test_a_hook_imports_nothing_from_the_workspace_failed_before(
 def test_a_hook_that_takes_its_code_from_the_workspace_is_refused_failed_before(
     range_: Range, argv: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ConfigError, match="takes what it runs from the workspace"):
+    with pytest.raises(ConfigError, match="runs files of the workspace"):
         Toolrest(range_.workspace, settings=hooked(range_, *argv))
 
 

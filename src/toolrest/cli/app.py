@@ -25,7 +25,7 @@ COMMANDS = {
     "apply-patch": ("toolrest.cli.setup.apply_patch", "Apply a patch to the files it names."),
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
     "batch": ("toolrest.cli.batch.run", "Run many tasks from a file, several at a time."),
-    "call": ("toolrest.cli.run.call", "Call one tool and print what a model would read."),
+    "call": ("toolrest.cli.run.call", "Call one tool and print its answer to a model."),
     "chat": ("toolrest.cli.run.chat", "Talk with a model; plain `toolrest` does the same."),
     "completion": ("toolrest.cli.setup.completion", "Print a shell's completion script."),
     "config": ("toolrest.cli.setup.config", "Show, change or import settings."),
@@ -65,7 +65,7 @@ COMMANDS = {
         "toolrest.cli.setup.tools",
         "List the tools on offer, or their specs for a model API.",
     ),
-    "undo": ("toolrest.cli.run.undo", "Undo what a turn changed in this folder."),
+    "undo": ("toolrest.cli.run.undo", "Undo a turn's changes in this folder."),
     "vm": ("toolrest.cli.security.vm", "Prepare the virtual machine that commands can run in."),
     "trust": (
         "toolrest.cli.security.trust",

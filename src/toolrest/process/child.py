@@ -48,7 +48,7 @@ _PHRASES = {
     "session": "cannot start a session for",
     "descriptors": "cannot hand descriptors to",
     "terminal": "cannot give a terminal to",
-    "links": "cannot hold protected symbolic links in place (put there what they lead to) below",
+    "links": "cannot hold protected symbolic links in place (replace them by their targets) below",
     "workdir": "cannot enter the working directory",
     "limits": "cannot set the resource limits of",
     "no_new_privs": "cannot confine",

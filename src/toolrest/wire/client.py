@@ -106,8 +106,8 @@ class HttpModel(ABC):
                 return
             except ModelError as error:
                 # A server may repeat them in a stream that has begun, too.
-                error.message = self.provider.without_secrets(error.message)
-                error.args = (error.message,)
+                error.args = (self.provider.without_secrets(error.plain),)
+                error.message = str(error)
                 self.context_window = self.context_window or error.window
                 healed = self._without_refused(error, request)
                 if begun or attempt + 1 == _MOST_ATTEMPTS or not healed:
@@ -126,10 +126,10 @@ class HttpModel(ABC):
             return True
         if error.kind != "invalid_request":
             return False
-        refused = set(refused_options(error.message, self.optional)) - self._left_out
+        refused = set(refused_options(error.plain, self.optional)) - self._left_out
         self._left_out |= refused
         returned = {*self.returned, *names_of(request.items, self.origin.place)}
-        unwanted = set(refused_options(error.message, returned)) - self.origin.refused
+        unwanted = set(refused_options(error.plain, returned)) - self.origin.refused
         if unwanted:
             self.origin = replace(self.origin, refused=self.origin.refused | unwanted)
             self._history = self.encoder()

@@ -74,10 +74,11 @@ class ModelError(ToolrestError):
         retry_after: float | None = None,
         window: int | None = None,
         usage: Usage | None = None,
+        hints: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, hints=hints)
         self.kind: ModelErrorKind = kind
-        self.message = message
+        self.message = str(self)
         self.status = status
         self.retryable = kind in RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after

@@ -213,7 +213,7 @@ async def test_a_forged_answer_is_refused(tmp_path: Path, toolrest_home: Path) -
             tmp_path, tools=[acting([])], on_ask="defer", home=toolrest_home
         ) as rest:
             output = await rest.call("act", {"text": "x"})
-        assert "not one that Toolrest wrote" in output.text
+        assert "Toolrest did not write the answer" in output.text
 
 
 async def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> Non
     store.answer(first, "approved")
     folder = tmp_path / "home" / "approvals"
     (folder / f"{first.id}.answer").rename(folder / f"{second.id}.answer")
-    with pytest.raises(PendingError, match="not one that Toolrest wrote"):
+    with pytest.raises(PendingError, match="Toolrest did not write the answer"):
         store.answer_to(second)
 
 

@@ -18,6 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolrest import Toolrest
+from toolrest.own_code import package_folder
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.running.results import RunOutcome
@@ -151,6 +152,7 @@ def test_the_argument_list(policy: SandboxPolicy, docker: Docker) -> None:
         "target=/workspace/.git/hooks,readonly",
         "target=/workspace/.env,readonly",
         "target=/workspace/.vscode,readonly",
+        f"--mount type=bind,source={package_folder()},target={package_folder()},readonly",
     ):
         assert flags in text, flags
     assert f"source={policy.workspace}/.env" not in text

@@ -316,7 +316,9 @@ def test_where_none_can_be_held_nothing_runs_not_even_with_less(
 ) -> None:
     (workspace / ".envrc").symlink_to("/etc/hostname")
     monkeypatch.setattr(backends, "_COPIES", os.fsencode(workspace / "nowhere"))
-    with pytest.raises(SandboxUnavailable, match=r"\.envrc is a symbolic link .* Put there what"):
+    with pytest.raises(
+        SandboxUnavailable, match=r"\.envrc is a symbolic link .* Replace the link by"
+    ):
         confined(opened(workspace, None))
 
 

@@ -120,7 +120,7 @@ async def test_a_proxy_that_wants_a_password_is_not_taken_for_the_server(
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
     async with serving(answering(refusal)) as url:
         monkeypatch.setenv("HTTP_PROXY", url.removesuffix("/v1"))
-        with pytest.raises(ModelError, match="check HTTPS_PROXY, HTTP_PROXY") as caught:
+        with pytest.raises(ModelError, match="Check HTTPS_PROXY, HTTP_PROXY") as caught:
             await ask(provider("http://model.invalid/v1"))
     assert not caught.value.retryable
     assert "key" not in caught.value.message

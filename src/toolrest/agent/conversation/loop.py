@@ -210,7 +210,7 @@ class Loop:
             raise error
         delay = retry_delay(attempt, error)
         self.conversation.emit(
-            stream_error(error.kind, error.message, seconds=delay, attempt=attempt, most=most)
+            stream_error(error.kind, error.plain, seconds=delay, attempt=attempt, most=most)
         )
         await asyncio.sleep(delay)
 

@@ -121,7 +121,7 @@ def restore(home: str, name: object, data: bytes, *, is_latest: bool = True) -> 
     With `is_latest` the one there is of the last attempt; otherwise the stored one counts.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"the store names {name!r} as a journal, which is none")
+        raise ConfigError(f"{name!r} in the store is no journal")
     path = os.path.join(home, *name.split("/"))
     size = os.path.getsize(path) if os.path.exists(path) and (is_latest or not data) else -1
     if size >= len(data) or not data:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.argument("arguments", metavar="JSON|TEXT|-", default="{}")
 def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
-    """Call the tool NAME and print what a model would read.
+    """Call the tool NAME and print its answer to a model.
 
     The arguments are a JSON object, or - to read it from standard input; a freeform tool, and
     apply_patch, also take raw text. Exit code: 0 when the tool succeeded, 1 when it failed (a

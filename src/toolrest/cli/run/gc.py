@@ -30,7 +30,7 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
     type=click.FloatRange(min=0),
     default=30,
     show_default=True,
-    help="Remove what is older than this.",
+    help="Remove what is over this age.",
 )
 @click.option(
     "--max-size",
@@ -39,7 +39,7 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
     show_default=True,
     help="Keep at most this much of each kind.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list it; remove nothing.")
 def command(days: float, max_size: int, dry_run: bool) -> None:
     """Remove what is older than --days, and the oldest of each kind beyond --max-size.
 
@@ -51,7 +51,7 @@ def command(days: float, max_size: int, dry_run: bool) -> None:
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
     folder, shared = load(surface="cli").audit_place
-    with progress("looking for what is old"):
+    with progress("looking for old files"):
         kinds = collect(home, "" if shared else folder, **limits)
     for removed in kinds:
         _tell(removed.kind, removed.count, removed.bytes, dry_run)

@@ -166,7 +166,7 @@ def _asker(terminal: Terminal | None) -> OnAsk | None:
 
 @click.command("approve")
 @session_options
-@click.option("--yes", is_flag=True, help="Approve without asking; print what was approved.")
+@click.option("--yes", is_flag=True, help="Approve without asking, and print it.")
 @click.argument("name")
 def approve_command(choices: Choices, name: str, yes: bool) -> None:
     """Show how the server NAME is started and what changed in its tools, and approve it."""

@@ -142,7 +142,7 @@ class PendingStore(Struct):
         except (ValueError, TypeError, KeyError, AttributeError):
             genuine = False
         if not genuine or data.get("id") != pending.id or data.get("pin") != pending.pin:
-            raise PendingError(f"the answer to {pending.id} is not one that Toolrest wrote")
+            raise PendingError(f"Toolrest did not write the answer to {pending.id}")
         return Review(data["answer"], data["note"])
 
     # Answering

@@ -303,7 +303,7 @@ def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None
     alone = named and ("--script" in argv or "--no-project" in argv)  # as uv has it
     if kind == "fetched" or (kind == "project" and not alone) or (kind == "node" and not named):
         raise ConfigError(
-            f"{setting}: {argv[0]} takes what it runs from the workspace, where tools may write; "
+            f"{setting}: {argv[0]} runs files of the workspace, where tools may write; "
             "name a program or a script outside of it"
         )
     for index, word in enumerate(argv):

@@ -152,7 +152,7 @@ def _unshowable(problem: str) -> SandboxUnavailable:
     """
     if problem.startswith(_NOT_HELD):
         return SandboxUnavailable(
-            f"sandbox: {problem.removeprefix(_NOT_HELD)}.", remedy="Put there what it leads to."
+            f"sandbox: {problem.removeprefix(_NOT_HELD)}.", remedy="Replace the link by its target."
         )
     return SandboxUnavailable(
         f"sandbox: bubblewrap works here, but cannot show this workspace ({problem}).",

@@ -294,7 +294,7 @@ class View:
                     f"sandbox: {source} cannot be shown where symbolic links lead to protected"
                     f" names ({next(iter(self._linked.values()))[0]}): {wire.COPIES} is needed for"
                     " holding them.",
-                    remedy="Move it elsewhere, or put there what the link leads to.",
+                    remedy="Move it elsewhere, or replace the link by its target.",
                 )
 
     def _take_many(self) -> list[str]:

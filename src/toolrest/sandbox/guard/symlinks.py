@@ -61,7 +61,7 @@ def linked(found: dict[str, list[str]], folders: Iterable[str]) -> Linked:
             "sandbox: too many symbolic links or folders lead to protected names"
             f" (at most {_MOST_LINKS} and {_MOST_FOLDERS}), among them"
             f" {next(iter(found.values()))[0]}.",
-            remedy="Put there what they lead to.",
+            remedy="Replace the links by their targets.",
         )
     return tuple(
         (folder, tuple(path for path in pinned if inside(path, folder)), tuple(links))

@@ -28,7 +28,7 @@ _ANSWERED: dict[str, tuple[str, Callable[[Conversation], list[str]]]] = {
     "mcp": ("MCP servers and their state", session_text.mcp),
     "permissions": ("what is asked about", session_text.permissions),
 }
-_UNDO = "take back what the last turn changed"
+_UNDO = "undo the last turn's changes"
 _COMPACT = "summarise the conversation now"
 _INIT = "let the model write an AGENTS.md for this folder"
 

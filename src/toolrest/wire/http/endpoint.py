@@ -34,7 +34,7 @@ _REFUSAL_WAIT: Final = 10.0
 _VERSION: Final = re.compile(r"/v\d|/api\b|/openai\b")
 _EVENT_BEGINS: Final = b":deir\xef"
 """The first byte of a comment, `data`, `event`, `id`, `retry` or a byte order mark."""
-_PROXY_HINT: Final = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
+_PROXY_HINT: Final = "Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY."
 # Some servers keep the connection open after their last event: the longest wait for its end.
 _GOODBYE: Final = 0.02
 
@@ -94,7 +94,7 @@ class Http:
                 if begun or attempt > retries or not _repeatable(error):
                     raise
                 delay = retry_delay(attempt, error)
-                yield Retrying(attempt, retries, delay, error.message, error.kind)
+                yield Retrying(attempt, retries, delay, error.plain, error.kind)
                 await asyncio.sleep(delay)
 
     async def _attempt(
@@ -110,9 +110,9 @@ class Http:
                     self._pace.accepted()
                 if response.headers.get("content-type", "").startswith("text/html"):
                     where = self.provider.shown_url(path)
-                    hint = _address_hint(self.provider)
-                    message = f"{where} answered with a web page, not as a model's server{hint}"
-                    raise ModelError("not_found", message, retryable=False)
+                    message = f"{where} answered with a web page, not as a model's server"
+                    hints = _address_hints(self.provider)
+                    raise ModelError("not_found", message, retryable=False, hints=hints)
                 yield Opened(response.headers)
                 async with aclosing(response.aiter_bytes()) as chunks:
                     async for chunk in chunks:
@@ -134,14 +134,14 @@ class Http:
             provider.shown_url(path),
             provider.wire,
         )
-        error.message = provider.without_secrets(error.message)
+        error.args = (provider.without_secrets(error.plain),)
         if error.status == 407:
-            error.message += f" ({_PROXY_HINT})"
+            error.hints = (_PROXY_HINT,)
         elif error.kind == "auth":
-            error.message += f" ({_key_hint(provider)})"
+            error.hints = (_key_hint(provider),)
         elif error.status in (404, 405):
-            error.message += _address_hint(provider)
-        error.args = (error.message,)
+            error.hints = _address_hints(provider)
+        error.message = str(error)
         if self._pace is not None and error.kind == "rate_limit":
             self._pace.refused(error.retry_after)
         raise error
@@ -154,10 +154,9 @@ class Http:
             return ModelError("stream", f"idle timeout: nothing from {where} for {idle:g} s")
         if isinstance(error, Broken):
             return ModelError("stream", f"the connection to {where} broke: {problem}")
-        hint = f"check base_url of the provider {self.provider.id!r} and that the server is up"
-        if isinstance(error, ProxyFailed):
-            hint = f"{hint}; {_PROXY_HINT}"
-        return ModelError("unreachable", f"cannot reach {where}: {problem}; {hint}")
+        hint = f"Check base_url of the provider {self.provider.id!r} and that the server is up."
+        hints = (hint, _PROXY_HINT) if isinstance(error, ProxyFailed) else (hint,)
+        return ModelError("unreachable", f"cannot reach {where}: {problem}", hints=hints)
 
     def _unusable(self, path: str, error: ValueError) -> ModelError:
         """An address, header or proxy that no request can be made with."""
@@ -229,19 +228,19 @@ def _repeatable(error: ModelError) -> bool:
 
 def _key_hint(provider: Provider) -> str:
     if provider.key_variable:
-        return f"the key came from the variable {provider.key_variable}"
+        return f"The key came from the variable {provider.key_variable}."
     if provider.key:
-        return f"the key came from the settings of the provider {provider.id!r}"
-    return f"no key was sent; set env_key for the provider {provider.id!r}"
+        return f"The key came from the settings of the provider {provider.id!r}."
+    return f"No key was sent; set env_key for the provider {provider.id!r}."
 
 
-def _address_hint(provider: Provider) -> str:
+def _address_hints(provider: Provider) -> tuple[str, ...]:
     """A hint at the usual mistake in an address: its version is missing."""
     if _VERSION.search(provider.base_url.reveal()):
-        return ""
+        return ()
     return (
-        f" (base_url of the provider {provider.id!r} has no version; most servers want "
-        f"{provider.shown_url('v1')})"
+        f"base_url of the provider {provider.id!r} has no version; most servers want "
+        f"{provider.shown_url('v1')}.",
     )
 
 

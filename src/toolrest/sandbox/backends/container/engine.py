@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -339,7 +340,11 @@ class ContainerEngine:
 def _own_program(policy: SandboxPolicy) -> list[str]:
     """The mount of the program `apply_patch` and its code, unless the workspace has them."""
     package = package_folder()
-    return [] if policy.shown_root(package) else bind(package, package, ",readonly")
+    if policy.shown_root(package):
+        return []
+    with suppress(SandboxUnavailable):  # an odd name: commands then have no such program
+        return bind(package, package, ",readonly")
+    return []
 
 
 LATE_SOCKETS = Enforced(

@@ -59,7 +59,7 @@ class Shown:
                 raise SandboxUnavailable(
                     f"sandbox: {links.held[0]} is a symbolic link: a command in a container could"
                     " replace it.",
-                    remedy="Put there what it leads to, or use another sandbox.",
+                    remedy="Replace the link by its target, or use another sandbox.",
                 )
             self._mounts = mounts = self._settled()
             if alone:
