@@ -44,7 +44,7 @@ REPLIES = {
 }
 MARK = "›".encode()
 READY = {"toolrest": b"\xc2\xb7 scripted", "codex": b"scripted default"}
-DONE = {"toolrest": b"tokens in", "codex": b"state=done"}
+DONE = {"toolrest": b"Worked for", "codex": b"state=done"}
 IDLE = 20.0
 KEYS = 300
 ANSWERS = {

@@ -260,7 +260,7 @@ def test_a_change_stands_above_its_question_once(chat: Any, desk: Any) -> None:
     ]
     assert len(screen.rows[screen.rows.index("  Change cart.py?") : screen.rows.index("›")]) <= 10
     answers(screen, "y")
-    screen.sees("done", "tokens in")
+    screen.sees("done", "Worked for")
     assert screen.text.count("+b = 3") == 1
     assert (desk.workspace / "cart.py").read_text() == "a = 1\nb = 3\n"
 
@@ -370,7 +370,7 @@ def test_no_command_is_taken_behind_an_approval(chat: Any, desk: Any, command: s
     """Failed before: the next Enter took a row of a list that was not on the screen."""
     screen = chat(["hello", outside(), "then not"])
     screen.types("hello\r")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     screen.types("/new\r")
     screen.sees("New session")
     asked(screen)

@@ -34,7 +34,7 @@ def test_an_answer_is_ordinary_text_and_all_of_it_is_there(chat: Any) -> None:
     """Native scrollback, no mouse capture, no other screen (claude-code#41965, mistral-vibe#41)."""
     screen = chat([LINES])
     says(screen, "hello")
-    screen.sees("line 59 of the answer", "tokens in")
+    screen.sees("line 59 of the answer", "Worked for")
     rows = [row[2:] for row in screen.text.splitlines() if row[2:].startswith("line ")]
     assert rows == LINES.splitlines(), "each line once, in order"
     assert "● line 0 of the answer" in screen.above
@@ -48,7 +48,7 @@ def test_updates_are_whole(chat: Any) -> None:
     """No flicker: every update is one synchronized write (claude-code#769)."""
     screen = chat([LINES])
     says(screen, "hello")
-    screen.sees("line 59 of the answer", "tokens in")
+    screen.sees("line 59 of the answer", "Worked for")
     assert screen.raw.count(b"\x1b[?2026h") == screen.raw.count(b"\x1b[?2026l") > 3
     outside = b"".join(
         part.rsplit(b"\x1b[?2026l", 1)[-1] for part in screen.raw.split(b"\x1b[?2026h")
@@ -81,7 +81,7 @@ def test_copied_text_is_what_was_said(chat: Any) -> None:
     says(screen, "/copy")
     screen.sees("there is no answer to copy yet")
     says(screen, "hello")
-    screen.sees("word59", "tokens in")
+    screen.sees("word59", "Worked for")
     assert copied(screen.raw) == []
     for words, shown in (
         ("/copy", "Copied the last answer (12 lines)"),
@@ -111,7 +111,7 @@ def test_the_live_part_fits_the_screen(chat: Any, size: tuple[int, int]) -> None
     ]
     screen = chat(script, size=size)
     screen.types("go" + ENTER)
-    screen.sees("the end", "tokens in")
+    screen.sees("the end", "Worked for")
     screen.shows("›")
     rows = [row.strip() for row in screen.text.splitlines()]
     for number in range(36, 41):
@@ -126,10 +126,10 @@ def test_an_output_runs_along_and_is_whole_in_the_pager(chat: Any, desk: Any) ->
     command = "seq 1 30; read x < gate; echo over"
     screen = chat([Call("exec_command", {"cmd": command, "login": False}), "done"])
     says(screen, "go")
-    screen.shows("  30", "25 more lines above", "Esc stops")
+    screen.shows("  30", "25 more lines", "Esc stops")
     with open(desk.workspace / "gate", "w") as gate:
         gate.write("on\n")
-    screen.sees("over", "done", "tokens in")
+    screen.sees("over", "done", "Worked for")
     screen.types(CTRL_O)
     screen.shows("q leaves", "12")
     assert "seq 1 30" in screen.rows[0]
@@ -150,7 +150,7 @@ def test_resizes_leave_nothing_behind(chat: Any) -> None:
     """Clean resize (claude-code#49086)."""
     screen = chat([LINES, "after"])
     says(screen, "hello")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     for size in ((24, 60), (24, 100), (24, 40), (24, 80)):
         screen.resizes(*size)
         screen.types("x")
@@ -174,7 +174,7 @@ def test_a_newline_is_not_the_end_of_a_message(chat: Any, serve: Any) -> None:
     screen.shows("five")
     assert "got it" not in screen.text
     screen.types("six" + ENTER)
-    screen.sees("got it", "tokens in")
+    screen.sees("got it", "Worked for")
     rows = [row.strip("> ") for row in screen.text.splitlines()]
     at = rows.index("one")
     assert rows[at : at + 6] == ["one", "two", "three", "four", "five", "six"]
@@ -206,7 +206,7 @@ def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_at_its_first_newlin
     screen.types("q")
     screen.shows("› [paste 1: 303 lines]")
     screen.types(ENTER)
-    screen.sees("got it", "  unmarked 299", "tokens in")
+    screen.sees("got it", "  unmarked 299", "Worked for")
     assert screen.text.count("> ") == 1, "one message"
 
 
@@ -226,7 +226,7 @@ def test_an_unmarked_paste_that_comes_in_parts_is_one(chat: Any, joint: str) -> 
     screen.shows("lines]!")
     assert "got it" not in screen.text
     screen.types(ENTER)
-    screen.sees("got it", "  unmarked 167", "tokens in")
+    screen.sees("got it", "  unmarked 167", "Worked for")
     assert screen.text.count("> ") == 1, "one message"
 
 
@@ -243,7 +243,7 @@ def test_a_large_paste_is_folded_can_be_seen_and_is_sent_whole(chat: Any) -> Non
     screen.types("q")
     screen.shows("[paste 1: 100 lines]")
     screen.types(ENTER)
-    screen.sees("thanks", "tokens in")
+    screen.sees("thanks", "Worked for")
     assert "\n".join(f"  pasted {n}" for n in range(1, 100)) in screen.text
 
 
@@ -285,7 +285,7 @@ def test_files_are_completed_as_git_lists_them(chat: Any, desk: Any) -> None:
 def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:
     screen = chat(["one", "two"])
     says(screen, "what I said yesterday")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     screen.types(CTRL_D)
     assert screen.ends() == 0
     assert (desk.home / "chat" / "history.jsonl").stat().st_mode & 0o777 == 0o600
@@ -363,13 +363,13 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     says(screen, "/nope")
     screen.sees("there is no command /nope")
     screen.types("/")
-    screen.shows("› /help         the", "  /approvals    when", "1 of 25")
+    screen.shows("› /help         the", "  /approvals    when", "1 of 26")
     screen.types("\x1b[A")
-    screen.shows("› /quit", "24 of 25")
+    screen.shows("› /quit", "25 of 26")
     screen.types("\x15/ew")
     screen.shows("› /new")
     screen.types("\x15/")
-    screen.shows("1 of 25")
+    screen.shows("1 of 26")
     screen.types("\x7f")
     screen.lacks("/approvals    when")
     screen.types("/help" + ENTER)
@@ -402,7 +402,7 @@ def test_a_plan_at_work_is_there_once(chat: Any, desk: Any) -> None:
     assert screen.text.count("the only step") == 1
     with open(desk.workspace / "gate", "w") as gate:
         gate.write("on\n")
-    screen.sees("done for now", "tokens in")
+    screen.sees("done for now", "Worked for")
     screen.until(lambda: screen.text.count("the only step") == 1, "once above")
     assert screen.text.index("done for now") < screen.text.index("the only step")
 
@@ -412,7 +412,10 @@ def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
     screen = chat([Fail(500), Fail(500), Fail(500), "at last"])
     says(screen, "go")
     screen.sees(
-        "! The model's server failed; trying again now (1 of 5)", "HTTP 500", "at last", "tokens in"
+        "! The model's server failed; trying again now (1 of 5)",
+        "HTTP 500",
+        "at last",
+        "Worked for",
     )
     screen.lacks("(3 of 5)")
     assert screen.text.count("trying again") == 1
@@ -422,7 +425,7 @@ def test_tries_to_reach_the_model_are_no_lines_of_their_own(chat: Any) -> None:
 def test_a_session_is_resumed(chat: Any) -> None:
     screen = chat(["the first answer", "the second answer"])
     says(screen, "remember me")
-    screen.sees("the first answer", "tokens in")
+    screen.sees("the first answer", "Worked for")
     screen.types(CTRL_D)
     assert screen.ends() == 0
     assert re.search(r"this session goes on with: toolrest resume [0-9a-f]{8}", screen.now)
@@ -438,7 +441,7 @@ def test_a_patch_is_shown_and_undone(chat: Any, desk: Any) -> None:
     patch = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
     screen = chat([Freeform("apply_patch", patch), "patched"], "chat", "-s", "workspace-write")
     says(screen, "go")
-    screen.sees("A new.txt +1 -0", "1 +hello", "patched", "tokens in")
+    screen.sees("Added  new.txt  +1", "1 +hello", "patched", "Worked for")
     assert (desk.workspace / "new.txt").exists()
     screen.types("/undo" + ENTER)
     screen.sees("remove new.txt")
@@ -495,7 +498,7 @@ def test_an_idle_chat_does_nothing(chat: Any) -> None:
     """Idle CPU 0 (claude-code#19393): not one byte, and no time."""
     screen = chat(["ok"])
     says(screen, "hello")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     screen.until(lambda: _is_idle(screen), "it rests")
 
 
@@ -516,7 +519,7 @@ def _cpu(pid: int) -> float:
 def test_without_colours_there_are_none(chat: Any) -> None:
     screen = chat([[Say("a **bold** word")]], NO_COLOR="1")
     says(screen, "hello")
-    screen.sees("a bold word", "tokens in")
+    screen.sees("a bold word", "Worked for")
     assert b"\x1b[3" not in screen.raw.replace(b"\x1b[39", b"")
 
 
@@ -554,7 +557,7 @@ def test_the_chat_starts_with_a_message_and_goes_on_without_being_named(
         (["-m", "gpt-5.5", "--", "now", "say", "it"], "the third"),
     ):
         again = chat.again(*words)
-        again.sees(answer, "tokens in")
+        again.sees(answer, "Worked for")
         assert ("the first answer" in again.text) == (answer != "the third")
         again.types(CTRL_D)
         assert again.ends() == 0
@@ -571,7 +574,7 @@ def test_the_plain_chat_redraws_nothing(chat: Any, desk: Any) -> None:
     with Screen([TOOLREST, "--plain"], cwd=desk.workspace) as plain:
         plain.sees("you:")
         plain.types("hello\n")
-        plain.sees("one answer", "tokens in")
+        plain.sees("one answer", "Worked for")
         plain.types("again\n")
         plain.sees("another")
         plain.types("/quit\n")
@@ -629,12 +632,12 @@ def test_a_session_is_replayed_without_running_anything(chat: Any, desk: Any) ->
     call = Call("exec_command", {"cmd": "echo once >> log; cat log", "login": False})
     screen = chat([call, "the end"], "chat", "-s", "workspace-write")
     says(screen, "go")
-    screen.sees("the end", "tokens in")
+    screen.sees("the end", "Worked for")
     screen.types(CTRL_D)
     assert screen.ends() == 0
     session = json.loads(desk.run("sessions", "list", "--json").out)["id"]
     played = desk.run("replay", session, "--speed", "1000").out
-    places = [played.find(text) for text in ("> go", "$ echo once", "  once", "the end")]
+    places = [played.find(text) for text in ("> go", "Ran    echo once", "  once", "the end")]
     assert -1 not in places
     assert places == sorted(places)
     assert (desk.workspace / "log").read_text() == "once\n"
@@ -643,7 +646,7 @@ def test_a_session_is_replayed_without_running_anything(chat: Any, desk: Any) ->
 def test_settings_change_in_the_middle(chat: Any) -> None:
     screen = chat(["one", "two"])
     says(screen, "hello")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     says(screen, "/model gpt-6")
     screen.shows("Model: gpt-6")
     says(screen, "/sandbox nonsense")
@@ -799,7 +802,7 @@ def test_a_commands_terminal_is_as_wide_as_its_output_is_drawn(chat: Any) -> Non
     pipe = {"cmd": "python3 -c \"print('+' * 79 + '|')\"", "login": False}
     screen = chat([[Call("exec_command", tty), Call("exec_command", pipe)], "both ran"])
     says(screen, "run them")
-    screen.sees("both ran", "tokens in")
+    screen.sees("both ran", "Worked for")
     rows = screen.text.splitlines()
     assert "  " + "." * 76 + "|" in rows
     assert "+" * 79 + "|" in rows, "80 columns are taken for granted off a terminal"
@@ -812,7 +815,7 @@ def test_a_signal_ends_the_chat_behind_an_attached_command(chat: Any) -> None:
     command = {"cmd": "echo started; cat", "tty": True, "login": False, "yield_time_ms": 500}
     screen = chat([Call("exec_command", command), "it goes on"])
     says(screen, "start it")
-    screen.sees("it goes on", "tokens in")
+    screen.sees("it goes on", "Worked for")
     (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
     says(screen, "/ps ²")
     screen.sees("no command has the number ²")

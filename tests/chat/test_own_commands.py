@@ -83,7 +83,7 @@ def test_what_was_not_typed_is_not_run(chat: Any, desk: Any, serve: Any, how: st
         screen.shows(NOT_RUN)
         screen.types("\x01\x04" + ENTER)  # without the `!`
         screen.sees("> touch ran")
-    screen.sees("ok", "tokens in")
+    screen.sees("ok", "Worked for")
     assert not ran.exists()
     assert "touch ran" in told(serve)
 
@@ -199,7 +199,7 @@ def test_it_runs_at_once_while_the_model_works(chat: Any, desk: Any) -> None:
     says(screen, "go")
     screen.shows("  held")
     own(screen, "echo on > gate; echo opened")
-    screen.sees("opened", "the answer", "tokens in")
+    screen.sees("opened", "the answer", "Worked for")
 
 
 @pytest.mark.slow
@@ -219,7 +219,7 @@ def test_a_plain_read_is_not_external(chat: Any, desk: Any, line: str, external:
     if external:
         screen.shows("[n] deny", "a command of the user")
     else:
-        screen.sees("sent", "tokens in")
+        screen.sees("sent", "Worked for")
         assert "[n] deny" not in screen.text
 
 

@@ -75,7 +75,7 @@ def test_a_setting_that_is_wrong_leaves_the_turn_alone(chat: Any, desk: Any) -> 
     says(screen, "/approvals sometimes")
     screen.sees("✗ ", "approval_policy")
     let_go(desk)
-    screen.sees("first answer", "tokens in")
+    screen.sees("first answer", "Worked for")
     assert "stopped after" not in screen.text
     assert "Approvals:" not in screen.text
 
@@ -123,4 +123,4 @@ def test_what_esc_left_in_the_line_is_sent_with_enter(chat: Any, desk: Any) -> N
     screen.types(ESC)
     screen.shows("› one thing", "Enter sends, Esc drops")
     screen.types(ENTER)
-    screen.sees("> one thing", "second answer", "tokens in")
+    screen.sees("> one thing", "second answer", "Worked for")

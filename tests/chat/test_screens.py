@@ -130,7 +130,7 @@ def test_a_first_day(person: Person) -> None:
     person.picture("approval", "An approval: all of the command, and what each key means")
     answers(window, "y")
     window.sees("several blanks in a row are one dash")
-    window.shows("tokens in")
+    window.shows("Worked for")
     assert (home / "backup" / "slug.py").read_text() == SLUG
     assert "split()" in (work / "slug.py").read_text()
     person.picture("diff", "The change, and the answer")
@@ -178,7 +178,7 @@ def _resumes(person: Person) -> None:
     window.shows("goes on; its last messages:")
     person.says("what is the state?")
     window.sees("Shall I try another way?")
-    window.shows("tokens in")
+    window.shows("Worked for")
     person.picture("resume", "An earlier session goes on")
     person.says("/quit")
     window.until(lambda: window.now.rstrip().endswith("$"), "back in the shell")

@@ -29,9 +29,9 @@ def _rollouts(home: Path) -> list[str]:
 
 def _talk(screen: Screen, *texts: str) -> None:
     for text in texts:
-        ended = screen.text.count("tokens in")
+        ended = screen.text.count("Worked for")
         says(screen, text)
-        while screen.text.count("tokens in") == ended:
+        while screen.text.count("Worked for") == ended:
             assert screen.read(0.1)
 
 
@@ -329,7 +329,7 @@ def test_permissions_list_what_is_granted(chat: Any) -> None:
     says(screen, "go")
     screen.shows("2. Yes, for this session")
     answers(screen, "s")
-    screen.sees("that was it", "tokens in")
+    screen.sees("that was it", "Worked for")
     says(screen, "/permissions")
     screen.sees("granted (session): ")
 

@@ -70,7 +70,7 @@ def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
 def test_prices_of_ones_own_make_a_cost_that_a_resumed_session_keeps(chat: Any) -> None:
     screen = chat(["hello", "again"], settings=PRICES)
     says(screen, "hi")
-    screen.sees("100 tokens in, 10 out, $0.30")
+    screen.sees("100 Worked for, 10 out, $0.30")
     screen.shows("100% context left                              $0.30")
     screen.types(CTRL_D)
     assert screen.ends() == 0
@@ -118,7 +118,7 @@ def test_keys_are_settings(chat: Any) -> None:
     keys = '[chat.keys]\nnewline = "ctrl-n"\nback = "f2"\nleave = ["f9", "ctrl-d"]\n'
     screen = chat(["got it"], settings=keys)
     screen.types("one\x0etwo" + ENTER)
-    screen.sees("got it", "> one", "  two", "tokens in")
+    screen.sees("got it", "> one", "  two", "Worked for")
     screen.types("\x1bOQ")
     screen.shows("Go back to which message?")
     screen.types(ESC)
@@ -155,7 +155,7 @@ def test_vi_edits_and_interrupts(chat: Any) -> None:
     screen.types("three " + ESC)
     screen.shows(": three two")
     screen.types(ENTER)
-    screen.sees("> three two", "got it", "tokens in")
+    screen.sees("> three two", "got it", "Worked for")
     screen.types("at once" + ENTER)
     screen.sees("> at once", "again")
     screen.types("x" + CTRL_C)
@@ -186,7 +186,7 @@ def test_a_theme_is_picked_and_kept(chat: Any, desk: Any) -> None:
     screen.types("\x1b[B\x1b[B" + ENTER)
     screen.sees("colours: dark, from now on")
     says(screen, "hi")
-    screen.sees("tokens in")
+    screen.sees("Worked for")
     assert b"\x1b[38;5;245m" in screen.raw
     says(screen, "/new")
     screen.sees("New session")
@@ -212,7 +212,7 @@ def test_a_model_and_its_effort_are_picked_from_what_is_known(chat: Any, serve: 
     screen.sees("Model: gpt-5-mini · Effort: low")
     screen.shows("· gpt-5-mini ·")
     says(screen, "hello")
-    screen.sees("fine", "tokens in")
+    screen.sees("fine", "Worked for")
     sent = server.requests[-1].body
     assert (sent["model"], sent["reasoning"]["effort"]) == ("gpt-5-mini", "low")
     says(screen, "/model odd")

@@ -87,7 +87,7 @@ def test_resizes_leave_no_rubbish(tmux: Any) -> None:
     window = tmux([LINES, "the end"])
     window.sees(READY)
     window.types("hello", "Enter")
-    window.sees("tokens in")
+    window.sees("Worked for")
     for size in ((70, 24), (100, 30), (50, 12), (90, 24), (60, 15), (100, 24)):
         window.resizes(*size)
         window.types("x")
@@ -115,7 +115,7 @@ def test_a_question_is_resized_cleanly(tmux: Any) -> None:
     window = tmux([LINES, Call("exec_command", arguments)])
     window.sees(READY)
     window.types("hello", "Enter")
-    window.sees("tokens in")
+    window.sees("Worked for")
     window.types("go", "Enter")
     window.shows("1. Yes")
     for size in ((70, 24), (45, 24), (100, 24), (60, 24), (100, 24)):
@@ -140,7 +140,7 @@ def test_a_running_command_is_resized_cleanly(tmux: Any) -> None:
     window = tmux([LINES, command])
     window.sees(READY)
     window.types("hello", "Enter")
-    window.sees("tokens in")
+    window.sees("Worked for")
     window.types("go", "Enter")
     window.shows("  tick 4")
     for size in ((40, 14), (100, 30), (60, 20), (45, 16), (80, 24)):
@@ -151,7 +151,7 @@ def test_a_running_command_is_resized_cleanly(tmux: Any) -> None:
         window.until(lambda: "› x" not in window.now, "the x goes")
     window.types("Escape")
     window.sees("stopped after")
-    once = ("$ for n in", "  tick 1", "  tick 4", "context left")
+    once = ("Ran    for n in", "  tick 1", "  tick 4", "context left")
     window.until(lambda: all(window.text.count(words) == 1 for words in once), "drawn over")
 
 
@@ -166,7 +166,7 @@ def test_a_paragraph_is_copied_as_one_line(tmux: Any, tmp_path: Path) -> None:
     window.sees(READY)
     window.run("pipe-pane", "-t", "t", "-o", f"cat > {shlex.quote(str(written))}")
     window.types("hello", "Enter")
-    window.sees("tokens in")
+    window.sees("Worked for")
     assert " ".join(window.text.split("●")[1].split()[:80]) == words
     assert "Copied" not in window.text
     assert b"\x1b]52" not in written.read_bytes()
@@ -239,7 +239,7 @@ def test_a_whole_story(tmux: Any, desk: Any) -> None:
     window.shows("1. Yes")
     answers(window, "y")
     window.until(lambda: (desk.workspace.parent / "outside").exists(), "it ran")
-    window.sees("A notes.txt +2 -0")
+    window.sees("Added  notes.txt  +2")
     window.sees("all done")
     assert (desk.workspace / "notes.txt").exists()
     window.types("/undo", "Enter")

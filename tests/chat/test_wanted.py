@@ -60,7 +60,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
             screen.types(f"{QUESTION}\r")
             screen.shows("1. Yes")
             denies(screen)
-            screen.sees("日本語", "tokens in")  # pyte stops at the first joiner
+            screen.sees("日本語", "Worked for")  # pyte stops at the first joiner
             found = Story()
             found.text = screen.text
             screen.types("\x0f")
@@ -164,8 +164,8 @@ def test_a_key_costs_the_same_after_ten_thousand_cells(chat: Any) -> None:
     before = _cost_of_keys(screen)
     for turn in range(1, 5):
         screen.types("go\r")
-        screen.until(lambda: screen.raw.count(b"tokens in") == turn)  # noqa: B023
-    screen.shows("tokens in")
+        screen.until(lambda: screen.raw.count(b"Worked for") == turn)  # noqa: B023
+    screen.shows("Worked for")
     size, seconds = _cost_of_keys(screen)
     assert size <= before[0] + 8
     assert seconds <= 3 * before[1] + 0.05

@@ -39,7 +39,7 @@ def test_it_is_said_once_before_the_first_command(chat: Any, desk: Any) -> None:
     at = next(n for n, row in enumerate(screen.rows) if row.startswith("Weak sandbox"))
     assert words("\n".join(screen.rows[at : at + 2])) == SENTENCE, "two rows"
     screen.types("go" + ENTER)
-    screen.sees("the end", "tokens in")
+    screen.sees("the end", "Worked for")
     assert screen.text.index("Weak sandbox") < screen.text.index("echo ran")
     screen.types("/model gpt-5.5-mini" + ENTER)
     screen.shows("gpt-5.5-mini · workspace-write · weak sandbox ·")
@@ -67,7 +67,7 @@ def test_a_read_only_session_is_not_weak(chat: Any) -> None:
     script = [Call("exec_command", {"cmd": "echo ran", "login": False}), "the end"]
     screen = chat(script, program=(*CONTAINER, "chat", "-s", "read-only"))
     screen.types("go" + ENTER)
-    screen.sees("the end", "tokens in")
+    screen.sees("the end", "Worked for")
     assert "eak sandbox" not in screen.text
 
 
@@ -84,5 +84,5 @@ def test_a_named_write_is_asked_about_once(chat: Any, desk: Any) -> None:
     (hooks / "pre-commit").unlink()
     screen.shows("1. Yes")
     denies(screen)
-    screen.sees("the end", "tokens in")
+    screen.sees("the end", "Worked for")
     assert not (hooks / "pre-commit").exists(), "an approval covers one command"

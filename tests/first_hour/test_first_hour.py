@@ -244,12 +244,12 @@ def works_in_the_chat(hour: Hour) -> None:
 def says(hour: Hour, text: str, answer: str) -> None:
     """Send a message; the turn has ended when its cost in tokens is there."""
     screen = hour.person.screen
-    ended = screen.text.count("tokens in,")
+    ended = screen.text.count("Worked for")
     screen.types(text)
     screen.shows(f"› {text}")
     screen.types(ENTER)
     screen.sees(answer)
-    screen.until(lambda: screen.text.count("tokens in,") > ended, "the turn's end")
+    screen.until(lambda: screen.text.count("Worked for") > ended, "the turn's end")
 
 
 def outputs(server: ScriptedServer) -> list[str]:

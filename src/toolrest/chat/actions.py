@@ -297,7 +297,7 @@ class KeyActions:
             self.show_question()
             return
         pasted = self._screen.pastes.shown(self._screen.buffer.text)
-        calls = [*self._screen.calls[-1:], *self._screen.live.running[-1:]]
+        calls = [*self._screen.above.calls[-1:], *self._screen.live.running[-1:]]
         if pasted is not None:
             self._chat.page("what was pasted", pasted)
         elif calls:

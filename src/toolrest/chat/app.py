@@ -9,10 +9,10 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import DynamicKeyBindings, KeyBindingsBase
 
@@ -30,6 +30,7 @@ from toolrest.sandbox.weak import WEAK
 from toolrest.timeline.cells import CallCell, Cell, NoticeCell
 from toolrest.timeline.draw import safe_lines
 from toolrest.timeline.text import BAR, rows
+from toolrest.timeline.wrap import plain_text
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -291,7 +292,7 @@ class ChatApp:
         self.screen.configure(self.commands.chat_settings())
         self.screen.live.plan = None
         self.screen.live.agents.clear()
-        self.screen.calls.clear()
+        self.screen.above.calls.clear()
         if said:
             self.screen.say(said)
         else:
@@ -379,10 +380,16 @@ class ChatApp:
     def page(self, title: str, text: str, *, is_diff: bool = False) -> None:
         """Show a text in the pager."""
         # Rarely needed.
-        from toolrest.chat.pager import diff_style, page
+        from toolrest.chat.pager import page
+        from toolrest.timeline.draw_diff import unified_lines
 
-        styles = partial(diff_style, colours=self.screen.colours.live) if is_diff else None
-        self.over(page(safe_lines(title)[0], safe_lines(text), styles=styles))
+        if not is_diff:
+            self.over(page(safe_lines(title)[0], safe_lines(text)))
+            return
+        lines = unified_lines(text)
+        colour = self.screen.colours.of
+        drawn: list[StyleAndTextTuples] = [[(colour(s), part) for s, part in row] for row in lines]
+        self.over(page(safe_lines(title)[0], [plain_text(row) for row in lines], drawn=drawn))
 
     def page_request(self, asked: Asked) -> None:
         """Show all of an approval request in the pager; then it can be approved."""
@@ -393,9 +400,10 @@ class ChatApp:
         lines = [row for line in asked.form.details for row in rows(line, width)]
         colours = self.screen.colours.live
         kinds = {f"{BAR}{sign}": colours[style] for sign, style in SIGNS.items()}
-        is_diff = bool(asked.form.diff)
-        styles = (lambda line: kinds.get(line[: len(BAR) + 1], "")) if is_diff else None
-        self.over(page("all of it", lines, seen=asked.see_details, styles=styles))
+        drawn: list[StyleAndTextTuples] | None = None
+        if asked.form.diff:
+            drawn = [[(kinds.get(line[: len(BAR) + 1], ""), line)] for line in lines]
+        self.over(page("all of it", lines, seen=asked.see_details, drawn=drawn))
 
     def over(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that has the terminal meanwhile; it ends when the chat does."""

@@ -21,7 +21,8 @@ from toolrest.timeline.cells import (
     QuestionCell,
     ReasoningCell,
 )
-from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
+from toolrest.timeline.draw import Line, duration, safe_lines
+from toolrest.timeline.look import Look
 from toolrest.timeline.text import cut_to, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -71,23 +72,19 @@ class LiveState(Struct, eq=False):
         return [*(parts[-kept:] if kept > 0 else []), *tail[-room:]]
 
     def _calls(self, width: int) -> list[Line]:
-        drawing = Drawing(width, self.workspace, diffs=False)
-        found: list[Line] = []
-        for cell in self.running:
-            if not isinstance(cell, QuestionCell):  # the question itself is asked below
-                found += [clipped(line, width) for line in drawing.lines(cell)]
-        return found
+        look = Look(width + 1, self.workspace, is_live=True)
+        asked = (QuestionCell,)  # the question itself is asked below
+        return [row for c in self.running if not isinstance(c, asked) for row in look.lines(c)]
 
     def _agents(self, width: int) -> list[Line]:
-        drawing = Drawing(width, self.workspace)
+        look = Look(width + 1, self.workspace)
         nested = sorted(self.agents, key=lambda cell: cell.path)
-        lines = [line for cell in nested for line in drawing.lines(cell)]
-        return [clipped(line, width) for line in lines]
+        return [line for cell in nested for line in look.lines(cell)]
 
     def _plan(self, width: int) -> list[Line]:
         if self.began is None or self.plan is None or self.plan.is_complete:
             return []
-        lines = [clipped(line, width) for line in Drawing(width).lines(self.plan)]
+        lines = Look(width + 1).lines(self.plan)
         if len(lines) <= _PLAN_ROWS:
             return lines
         current = next((n for n, s in enumerate(self.plan.steps) if s.status == "in_progress"), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from prompt_toolkit.application import Application, get_app
@@ -39,32 +39,26 @@ async def page(
     lines: Sequence[str],
     *,
     seen: Callable[[], None] | None = None,
-    styles: Callable[[str], str] | None = None,
+    drawn: Sequence[StyleAndTextTuples] | None = None,
 ) -> None:
     """Show lines that are safe to print until the person leaves; the chat is as before then.
 
-    `styles` gives the style of a line. With `seen`, which is called once the last of them is on the
-    screen, they are a request: what does not fit goes on behind a bar or indented, never in the
-    first column, as our own text does.
+    `drawn` are the same lines with their styles. With `seen`, which is called once the last of
+    them is on the screen, they are a request: what does not fit goes on behind a bar or indented,
+    never in the first column, as our own text does.
     """
     async with whole_screen():
-        await _pager(title, lines, seen, styles).run_async()
+        await _pager(title, lines, seen, drawn).run_async()
 
 
-def diff_style(line: str, colours: Mapping[str, str]) -> str:
-    """The style of a line of a diff."""
-    return colours[{"+": "green", "-": "red", "@": "cyan", " ": ""}.get(line[:1], "bold")]
+class _Drawn(Lexer):
+    """Lines that are drawn already."""
 
-
-class _LineStyles(Lexer):
-    """Each line in one style."""
-
-    def __init__(self, style: Callable[[str], str]) -> None:
-        self._style = style
+    def __init__(self, lines: Sequence[StyleAndTextTuples]) -> None:
+        self._lines = lines
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines = document.lines
-        return lambda at: [(self._style(lines[at]), lines[at])] if at < len(lines) else []
+        return lambda at: self._lines[at] if at < len(self._lines) else []
 
 
 _KEYS = " · q leaves · space and b page · / searches"
@@ -80,7 +74,7 @@ def _pager(
     title: str,
     lines: Sequence[str],
     seen: Callable[[], None] | None,
-    styles: Callable[[str], str] | None,
+    drawn: Sequence[StyleAndTextTuples] | None,
 ) -> Application[None]:
     search = SearchToolbar()
 
@@ -96,7 +90,7 @@ def _pager(
         search_field=search,
         wrap_lines=True,
         get_line_prefix=prefix,
-        lexer=None if styles is None else _LineStyles(styles),
+        lexer=None if drawn is None else _Drawn(drawn),
     )
     keys = KeyBindings()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from toolrest.chat.questions import Asked, Offered, Posed, Questions, Waiting
 from toolrest.timeline.approval import STOPS, ApprovalForm
 from toolrest.timeline.cells import FileDiff
-from toolrest.timeline.draw import diff_lines
+from toolrest.timeline.draw_diff import diff_lines
 from toolrest.timeline.highlight import highlighted
 from toolrest.timeline.text import BAR, block, rows, shown
 from toolrest.timeline.wrap import Line, broken, hung, wrapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
@@ -29,11 +29,12 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.search import stop_search
 
+from toolrest.chat.above import Above
 from toolrest.chat.composer.completion import ChatCompleter, menu_rows
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.composer.typed import TypedText
-from toolrest.chat.live import LiveState, one_line
+from toolrest.chat.live import LiveState
 from toolrest.chat.picker import Picker
 from toolrest.chat.question_view import above_lines
 from toolrest.chat.questions import Asked, Posed, Questions, Waiting
@@ -43,25 +44,17 @@ from toolrest.chat.terminal.quiet_output import InlineApplication, notification,
 from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatSettings
 from toolrest.timeline.cells import (
-    AgentCell,
-    CallCell,
     Cell,
-    EndCell,
-    MessageCell,
-    PlanCell,
-    ReasoningCell,
-    UserCell,
 )
-from toolrest.timeline.draw import INDENT, Drawing, Line, safe_lines
-from toolrest.timeline.message import MessageRows
+from toolrest.timeline.look import MARGIN
 from toolrest.timeline.plain import has_colour, styled
 from toolrest.timeline.text import cut_to
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 10
-_WHOLE = 4
-"""Calls whose outputs are kept."""
-_BESIDE = 4
+_LOW = 12
+"""Rows of a screen on which no row is left empty."""
+_BESIDE = 5
 """Rows of the live part that are not for a message, but for what else goes on."""
 _GATHERED, _PACE = 0.012, 0.06
 """Seconds in which what the model and its tools write is gathered, and from frame to frame; what
@@ -86,21 +79,13 @@ class ChatScreen:
         """The message that was being written before that."""
         self._placed: Asked | None = None
         """The approval whose change stands above the live part, if it is there at all."""
-        self._above: set[str] = set()
-        """Calls whose change was shown before it was made."""
         self._called = False
         """Whether the person was called: not again for the next question, or a key of theirs."""
         self.status: Callable[[int], str] = lambda width: ""
         """The line at the bottom for a width; the chat sets it."""
         self.output = quiet_output(sys.stdout)
-        self.calls: list[CallCell] = []
-        """Calls that have ended, for the pager; only the last few have their outputs."""
         self.colours = colours("terminal", allowed=has_colour(sys.stdout))
-        self._message: MessageCell | None = None
-        """The message that is being written."""
-        self._rows = MessageRows(0)
-        self._after_call = False
-        self._waiting: list[str] = []
+        self.above = Above(self.live, lambda: self.size[1], self._message_room)
         self._frame: asyncio.TimerHandle | None = None
         self._rests_until = 0.0
         self.buffer = Buffer(
@@ -206,7 +191,7 @@ class ChatScreen:
 
     def output_columns(self) -> int:
         """The width of the lines of a command's output, which are indented."""
-        return max(20, self.size[1] - 1 - len(INDENT))
+        return max(20, self.size[1] - 1 - MARGIN)
 
     def _composer_rows(self) -> int:
         return max(1, min(_COMPOSER_ROWS, self.size[0] // 3))
@@ -220,7 +205,11 @@ class ChatScreen:
 
     def _live_text(self) -> StyleAndTextTuples:
         rows, columns = self.size
-        lines = self.live.lines(rows - self._used_below() - 1, columns - 1)
+        has_gap = rows >= _LOW
+        lines = self.live.lines(rows - self._used_below() - 1 - has_gap, columns - 1)
+        if has_gap and lines:
+            at = sum(any(line is row for row in self.live.rows) for line in lines)
+            lines.insert(at, [])  # apart from what was said
         found: StyleAndTextTuples = []
         for number, line in enumerate(lines):
             found += [("", "\n")] if number else []
@@ -265,10 +254,11 @@ class ChatScreen:
         rows, columns = self.size
         self._place()
         height = self.app.layout.container.preferred_height(columns, rows).preferred
-        if self._waiting or height != self._height:
+        if (waiting := self.above.waiting) or height != self._height:
             self.app.renderer.erase()
-            self.output.write_raw("".join(f"{line}\r\n" for line in self._waiting))
-            self._waiting.clear()
+            lines = (styled(line, self.colours.any, self.colours.ansi) for line in waiting)
+            self.output.write_raw("".join(f"{line}\r\n" for line in lines))
+            waiting.clear()
             self.output.is_clean = True
         self._height = height
 
@@ -282,10 +272,7 @@ class ChatScreen:
         room = rows - self._used_below() - 1
         lines = above_lines(asked.form, room, columns - 1)
         if lines:
-            self._draw_message()
-            self._put([[], *lines] if self._after_call else lines)
-            self._after_call = False
-            self._above.add(asked.request.call_id)
+            self.above.place(asked.request.call_id, lines)
             asked.is_above = asked.seen_whole = True
 
     def _questions_changed(self) -> None:
@@ -330,104 +317,11 @@ class ChatScreen:
 
     def changed(self, cell: Cell) -> None:
         """Show a cell, or what is new of it."""
-        live = self.live
-        if cell is not self._message:
-            self._draw_message()
-        if isinstance(cell, MessageCell):
-            self._begin_message(cell)
-        elif isinstance(cell, ReasoningCell):
-            live.reasoning = None if cell.done else cell
-            if cell.done and cell.text.strip():
-                self._cell(cell)
-        elif isinstance(cell, CallCell):
-            self._call(cell)
-        elif isinstance(cell, AgentCell):
-            self._agent(cell)
-        elif isinstance(cell, PlanCell):
-            live.plan = cell
-            for plan in live.settled_plan():
-                self._cell(plan)
-        elif isinstance(cell, EndCell):
-            self._close_open()
-            self._cell(cell)
-        else:
-            self._cell(cell)
+        self.above.changed(cell)
         self._update()
 
-    def _close_open(self) -> None:
-        """Put what a turn leaves unfinished above the live part."""
-        for cell in [*self.live.running]:
-            self._call(cell)
-        if self._message is not None:
-            self._message.done = True
-            self._draw_message()
-        for plan in self.live.settled_plan(is_last=True):
-            self._cell(plan)
-
-    def _call(self, cell: CallCell) -> None:
-        running = self.live.running
-        at = next((n for n, one in enumerate(running) if one.call_id == cell.call_id), None)
-        if not cell.done:
-            if at is None:
-                running.append(cell)
-            else:
-                running[at] = cell
-            return
-        if at is not None:
-            running.pop(at)
-        self.calls.append(cell)
-        self._cell(cell)
-        for old in self.calls[-_WHOLE - 1 : -_WHOLE]:
-            old.forget_output()
-
-    def _agent(self, cell: AgentCell) -> None:
-        agents = self.live.agents
-        if cell in agents:
-            agents.remove(cell)
-        if cell.done:
-            self._cell(cell)
-        else:
-            agents.append(cell)
-
-    def _begin_message(self, cell: MessageCell) -> None:
-        """Take a message, or what is new of one: it is drawn with the next frame."""
-        if cell is not self._message:
-            self._message, self._rows = cell, MessageRows(self.size[1])
-            self._put([[]] if self._after_call else [])
-            self._after_call = False
-        if cell.done:
-            self._draw_message()
-
-    def _draw_message(self) -> None:
-        """Put what is final of a message above the live part, the rest stays in it."""
-        cell = self._message
-        if cell is None:
-            return
-        rows, columns = self.size
-        self._rows.resize(columns)
-        room = max(rows - self._used_below() - _BESIDE, 3)
-        self._put(self._rows.advance(cell.text, done=cell.done, room=room))
-        self.live.rows = self._rows.live
-        if cell.done:
-            self._put([[]])
-            self._message = None
-
-    def _cell(self, cell: Cell) -> None:
-        drawing = Drawing(self.size[1], self.live.workspace)
-        if isinstance(cell, CallCell) and cell.call_id in self._above:
-            drawing.diffs = False
-        lines = drawing.lines(cell)
-        if isinstance(cell, ReasoningCell):
-            lines = [one_line(lines, self.size[1])]
-        if isinstance(cell, UserCell) and self._after_call:
-            lines.insert(0, [])
-        spaced = isinstance(cell, UserCell | EndCell | MessageCell | ReasoningCell)
-        self._put([*lines, []] if spaced and lines else lines)
-        self._after_call = isinstance(cell, CallCell | AgentCell)
-
-    def _put(self, lines: Iterable[Line]) -> None:
-        self._waiting += [styled(line, self.colours.any, self.colours.ansi) for line in lines]
-        self._update()
+    def _message_room(self) -> int:
+        return max(self.size[0] - self._used_below() - _BESIDE, 3)
 
     def _update(self) -> None:
         """Draw a frame soon, with all that is new until then."""
@@ -439,8 +333,8 @@ class ChatScreen:
         """Draw what is new, in one frame."""
         self._frame = None
         began = monotonic()
-        self._draw_message()
-        if self._waiting and self.app._running_in_terminal:
+        self.above.draw_message()
+        if self.above.waiting and self.app._running_in_terminal:
             self._update()  # a pager has the screen
         else:
             self.app._redraw()
@@ -449,22 +343,20 @@ class ChatScreen:
 
     def start(self, model: str) -> None:
         """Put the first lines of a chat above the live part."""
-        self._put(start_lines(model, self.live.workspace, self.size[1]))
-        self._after_call = True  # a blank row before what comes next
+        self.above.start(start_lines(model, self.live.workspace, self.size[1]))
+        self._update()
 
     def clear(self) -> None:
         """Begin again at the top: what is on the screen scrolls away, and is not lost."""
         self.flush()
         self.app.renderer.erase()
         self.output.write_raw("\r\n" * self.size[0] + "\x1b[H")
-        self._after_call = False
+        self.above.cleared()
 
     def say(self, text: str, style: str = "dim") -> None:
         """Put a line of our own above the live part, apart from the call before it."""
-        self._draw_message()
-        self._put([[]] if self._after_call else [])
-        self._after_call = False
-        self._put([[(style, line)] for line in safe_lines(text)])
+        self.above.say(text, style)
+        self._update()
 
     def began(self) -> None:
         """A turn is under way."""

@@ -69,7 +69,10 @@ class NoticeCell(Cell, kw_only=True):
 
 
 class EndCell(Cell, kw_only=True):
-    """The end of a turn. Tokens count the whole conversation."""
+    """The end of a turn, with what it did. Tokens count the whole conversation.
+
+    Its seconds are without the time that a person took to answer.
+    """
 
     status: str
     reason: str = ""
@@ -79,6 +82,9 @@ class EndCell(Cell, kw_only=True):
     output_tokens: int = 0
     cost: float | None = None
     """Dollars; None where a price is not known."""
+    commands: int = 0
+    files: int = 0
+    """Files that its patches changed."""
 
 
 class FileDiff(Struct, frozen=True):

@@ -7,12 +7,11 @@ nothing that acts on a terminal. Messages are never cut or wrapped: copied text 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.timeline.calls import call_title, shorter
 from toolrest.timeline.cells import (
     TAIL,
@@ -28,8 +27,10 @@ from toolrest.timeline.cells import (
     ReasoningCell,
     UserCell,
 )
+from toolrest.timeline.draw_diff import counts, diff_lines
 from toolrest.timeline.questions import shown_answers
 from toolrest.timeline.text import rows, safe_text, text_width
+from toolrest.timeline.text import safe_lines as safe_lines
 from toolrest.timeline.wrap import Line as Line
 
 STYLES = {
@@ -49,6 +50,8 @@ STYLES = {
     "code": "36",
     "changed": "7",
     "link": "4;34",
+    "user": "",
+    "mark": "1",
 }
 """The words of styles with their ANSI codes, of the terminal's own palette: for light and dark.
 
@@ -106,7 +109,7 @@ class Drawing(Struct):
         detail = [line for line in safe_lines(cell.detail) if line]
         more = len(detail) - self.tail
         lines += [[("dim", f"  {line}")] for line in detail[: self.tail]]
-        return [*lines, [("dim", f"  … {_more(more)}")]] if more > 0 else lines
+        return [*lines, [("dim", f"  … {more_lines(more)}")]] if more > 0 else lines
 
     def _end(self, cell: EndCell) -> list[Line]:
         lines: list[Line] = []
@@ -172,7 +175,7 @@ class Drawing(Struct):
         style = "red" if cell.state == "errored" else "dim"
         lines: list[Line] = [[(style, f"{lead}{self.cut(line, 2)}")] for line in shown[:most]]
         if cell.done and len(shown) > most:
-            lines.append([("dim", f"{lead}… {_more(len(shown) - most)}")])
+            lines.append([("dim", f"{lead}… {more_lines(len(shown) - most)}")])
         return [self.agent_title(cell), *lines]
 
     def title(self, cell: CallCell) -> list[Line]:
@@ -181,7 +184,7 @@ class Drawing(Struct):
             lines = safe_lines(cell.command)
             if len(lines) > _COMMAND_LINES:
                 more = len(lines) - _COMMAND_LINES + 1
-                lines = [*lines[: _COMMAND_LINES - 1], f"… {_more(more)}"]
+                lines = [*lines[: _COMMAND_LINES - 1], f"… {more_lines(more)}"]
             return [[("bold", ("$ " if n == 0 else "  ") + line)] for n, line in enumerate(lines)]
         if cell.files and cell.state != "failed":
             return []
@@ -197,7 +200,9 @@ class Drawing(Struct):
         if not tail:
             return []
         hidden = count - len(tail)
-        lines: list[Line] = [[("dim", f"{INDENT}… {_more(hidden)} above")]] if hidden > 0 else []
+        lines: list[Line] = (
+            [[("dim", f"{INDENT}… {more_lines(hidden)} above")]] if hidden > 0 else []
+        )
         return lines + [[("dim", self._indented(safe_lines(line)[0]))] for line in tail]
 
     def _indented(self, text: str) -> str:
@@ -212,16 +217,15 @@ class Drawing(Struct):
         path = shorter(file.path, self.workspace)
         if file.moved_to:
             path += f" → {shorter(file.moved_to, self.workspace)}"
-        body = list(diff_lines(file))
-        added = sum(style == "green" for line in body for style, _ in line[-1:])
-        removed = sum(style == "red" for line in body for style, _ in line[-1:])
+        body = diff_lines(file)
+        added, removed = counts(body)
         head = [("bold", f"{_KINDS[file.kind]} {safe_lines(path)[0]}")]
         head += [("green", f" +{added}"), ("red", f" -{removed}")]
         if not self.diffs:
             return [head]
         more = len(body) - _DIFF_LINES
         if more > 0:
-            body = [*body[:_DIFF_LINES], [("dim", f"    … {_more(more)}")]]
+            body = [*body[:_DIFF_LINES], [("dim", f"    … {more_lines(more)}")]]
         return [head, *body]
 
     def _outcome(self, cell: CallCell) -> list[Line]:
@@ -241,7 +245,7 @@ class Drawing(Struct):
             return [[("yellow", f"  ✗ {', '.join(filter(None, (code, took, where)))}")]]
         if cell.state == "waiting":
             return [[("yellow", "  waiting for approval")]]
-        if cell.state == "done" and cell.exit_code is None and (number := _runs_on(cell)):
+        if cell.state == "done" and cell.exit_code is None and (number := runs_on(cell)):
             going = f"goes on in the background as {number}"
             return [[("cyan", f"  … {', '.join(filter(None, (going, where)))}")]]
         worked = cell.command is not None and cell.exit_code == 0
@@ -250,11 +254,12 @@ class Drawing(Struct):
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
 
 
-def _more(count: int) -> str:
+def more_lines(count: int) -> str:
+    """How many lines are not shown, in words."""
     return f"{count:,} more {'line' if count == 1 else 'lines'}"
 
 
-def _runs_on(cell: CallCell) -> str:
+def runs_on(cell: CallCell) -> str:
     """The number of a command that goes on in the background; empty when it does not."""
     found = _RUNNING.search(cell.result.partition("\nOutput:")[0]) if cell.command else None
     return found[1] if found else ""
@@ -263,54 +268,6 @@ def _runs_on(cell: CallCell) -> str:
 def _marked(text: str, style: str) -> list[Line]:
     first, *rest = safe_lines(text)
     return [[(style, f"  ✗ {first}")], *([(style, f"    {line}")] for line in rest)]
-
-
-def diff_lines(file: FileDiff) -> Iterable[Line]:
-    """The lines of a change, with the line numbers of the file as it is now (or was)."""
-    if file.kind != "update":
-        sign, style = ("+", "green") if file.kind == "add" else ("-", "red")
-        for number, text in enumerate(_lines(file.text), 1):
-            yield [("dim", f"  {number:>5} "), (style, sign + safe_lines(text)[0])]
-        return
-    old = new = 0
-    for text in _lines(file.text):
-        if text.startswith("@@"):
-            if new:
-                yield [("dim", "      ⋮")]
-            old, new = _hunk(text)
-            continue
-        if text.startswith(("--- ", "+++ ")) and not new:
-            continue
-        line = safe_lines(text)[0]
-        number = old if text.startswith("-") else new
-        style = {"+": "green", "-": "red"}.get(text[:1], "dim")
-        yield [("dim", f"  {number:>5} "), (style, line)]
-        old += not text.startswith("+")
-        new += not text.startswith("-")
-
-
-def _lines(text: str) -> list[str]:
-    """The lines as diffs have them; `splitlines` also takes a form feed or U+2028 for an end."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if not lines[-1] else lines
-
-
-def _hunk(head: str) -> tuple[int, int]:
-    """The first line numbers of a hunk, before and after; 1 where it names none."""
-    numbers = [1, 1]
-    for word in head.split()[1:3]:
-        digits = word[1:].partition(",")[0]
-        if word[:1] in "+-" and digits.isdigit():
-            numbers[word[0] == "+"] = int(digits)
-    return numbers[0], numbers[1]
-
-
-def safe_lines(text: str) -> list[str]:
-    """Lines of text that others wrote: nothing acts on the terminal, tabs are spaces."""
-    if text.isascii() and text.isprintable():
-        return [text]
-    safe = display_safe(text.replace("\r\n", "\n"), keep_layout=True)
-    return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
 
 
 def message_lines(text: str) -> list[str]:

@@ -92,6 +92,9 @@ class Timeline:
         """Calls that wait for a person."""
         self._asked_at = self._waited_for = 0.0
         """Since when one does, and the seconds of the turn in which one did."""
+        self._commands = 0
+        self._files: set[str] = set()
+        """Files that patches of the turn changed."""
         self._retry = ""
         self._failure = ""
         """Why the last call that failed did."""
@@ -231,6 +234,7 @@ class Timeline:
         cell = self._call(event.call_id)
         if cell is not None:
             cell.files = tuple(file_diffs(event.changes))
+            self._files.update(file.path for file in cell.files if event.success)
             cell.reason = "" if event.success else event.stderr.strip()
         return cell
 
@@ -297,6 +301,7 @@ class Timeline:
         if cell is None:
             return None
         self._answered(event)
+        self._commands += cell.command is not None and cell.ran is not None
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
         cell.sandbox, cell.spill = event.sandbox, event.spill
@@ -374,7 +379,11 @@ class Timeline:
             input_tokens=int(event.usage.get("input_tokens") or 0),
             output_tokens=int(event.usage.get("output_tokens") or 0),
             cost=event.cost,
+            commands=self._commands,
+            files=len(self._files),
         )
+        self._commands = 0
+        self._files.clear()
         self._began, self._in_turn, self._waited_for = 0.0, False, 0.0
         self._asking.clear()
         return self._add(end, event)

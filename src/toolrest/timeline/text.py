@@ -38,6 +38,14 @@ def safe_text(text: str) -> str:
     )
 
 
+def safe_lines(text: str) -> list[str]:
+    """Lines of text that others wrote: nothing acts on the terminal, tabs are spaces."""
+    if text.isascii() and text.isprintable():
+        return [text]
+    safe = display_safe(text.replace("\r\n", "\n"), keep_layout=True)
+    return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
+
+
 BAR = "  | "
 
 

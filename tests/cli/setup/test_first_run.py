@@ -239,7 +239,7 @@ def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: Script
         screen.types("y\n")
         screen.sees("workspace-write · gpt-5.5")
         screen.types("hello\r")
-        screen.sees("> hello", "tokens in")
+        screen.sees("> hello", "Worked for")
         screen.types("\x04")
         assert screen.ends() == 0
 

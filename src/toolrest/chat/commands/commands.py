@@ -199,7 +199,7 @@ class Commands:
         return [self._command_of(row) for row in left]
 
     def _command_of(self, row: SessionInfo) -> str:
-        calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
+        calls = (cell for cell in self._chat.screen.above.calls if cell.call_id == row.call_id)
         cell = next(calls, None)
         return shown((cell.command if cell else None) or " ".join(row.argv))
 

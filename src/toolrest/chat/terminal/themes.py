@@ -28,6 +28,8 @@ _LIVE = {
     "code": "fg:ansicyan",
     "changed": "reverse",
     "link": "underline fg:ansiblue",
+    "user": "",
+    "mark": "bold",
 }
 _FIXED = {
     "light": {
@@ -49,6 +51,8 @@ _FIXED = {
         "magenta": 176,
     },
 }
+_BEHIND = {"light": 254, "dark": 236}
+"""The background of what the person wrote."""
 _LEVELS = (0, 95, 135, 175, 215, 255)
 
 
@@ -79,6 +83,7 @@ def colours(theme: Theme, *, allowed: bool) -> Colours:
     live = _LIVE | {style: f"fg:{_hex(number)}" for style, number in fixed.items()}
     ansi["italic"], live["italic"] = f"3;{ansi['dim']}", f"italic {live['dim']}"
     ansi["link"], live["link"] = f"4;{ansi['blue']}", f"underline {live['blue']}"
+    ansi["user"] = f"48;5;{_BEHIND[theme]}"
     ansi["code"], live["code"] = ansi["cyan"], live["cyan"]
     return Colours(True, ansi, live)
 
