@@ -76,39 +76,31 @@ class Look(Struct):
     def _drawn(self, cell: Cell) -> list[Line]:
         return self._hung(Drawing(self.width - 2, self.workspace).lines(cell))
 
-    def _hung(
-        self, lines: list[Line], first: Line | None = None, rest: Line | None = None
-    ) -> list[Line]:
-        """Lines in rows that fit, each behind the indent."""
-        rest = _INDENT if rest is None else rest
-        room = max(self.width - 1 - drawn_width(plain_text(rest)), 8)
-        rows = [row for line in lines for row in self._wrapped(line, room)]
-        return hung(rows, rest if first is None else first, rest)
+    def _hung(self, lines: list[Line], first: Line | None = None, hang: int = 2) -> list[Line]:
+        """Lines in rows that fit: the first behind `first`, all others at the hanging indent.
 
-    def _wrapped(self, line: Line, room: int) -> list[Line]:
-        """A line in rows; those behind the first begin where its text does."""
-        text = plain_text(line)
-        lead = len(text) - len(text.lstrip())
-        if not lead or lead > room // 2 or drawn_width(text) <= room:
-            return wrapped(line, room)
-        first, *others = wrapped(line, room)
-        body = [piece for row in others for piece in [*row, ("", " ")]]
-        return [
-            first,
-            *hung(wrapped(body[:-1], room - lead), [("", " " * lead)], [("", " " * lead)]),
-        ]
+        A line that is indented itself goes on at its own indent.
+        """
+        width = max(self.width - 1, 8)
+        hang = hang if hang <= width // 3 else 2
+        found: list[Line] = []
+        for line in lines:
+            lead = [("", " " * hang)] if found or first is None else first
+            text = plain_text(line)
+            inner = hang + len(text) - len(text.lstrip())
+            inner = inner if inner <= width // 2 else hang
+            first_row, *others = wrapped([*lead, *line], width, max(width - inner, 1))
+            indent: Line = [("", " " * inner)]
+            found += [first_row, *hung(others, indent, indent)]
+        return found
 
     def _notice(self, cell: NoticeCell) -> list[Line]:
         style, mark = _LEVELS.get(cell.level, ("red", ""))
-        rest: Line = [("", " " * (2 + len(mark)))]
-        found = self._hung(
-            [[(style, line)] for line in safe_lines(cell.text)], [("", "  "), (style, mark)], rest
-        )
-        detail = [line for line in safe_lines(cell.detail) if line]
-        found += self._hung([[("dim", line)] for line in detail[:TAIL]], rest, rest)
-        if len(detail) > TAIL:
-            found.append([*rest, ("dim", f"… {more_lines(len(detail) - TAIL)}")])
-        return found
+        hang = 2 + len(mark)
+        found = self._hung(_styled(style, cell.text), [(style, f"  {mark}")], hang)
+        detail = _styled("dim", cell.detail)
+        more: list[Line] = [[("dim", f"… {more_lines(len(detail) - TAIL)}")]]
+        return found + self._hung(detail[:TAIL] + more * (len(detail) > TAIL), None, hang)
 
     def _end(self, cell: EndCell) -> list[Line]:
         found: list[Line] = []
@@ -158,8 +150,7 @@ class Look(Struct):
             style = "blue" if cell.icon in _VERBS else ""
             texts = [[(style, title.partition(" ")[2])]]
         verb = safe_lines(verb)[0]
-        lead: Line = [("", "  "), ("bold", f"{verb:<{_VERB - 1}} ")]
-        rows = self._hung(texts, lead, [("", " " * MARGIN)])
+        rows = self._hung(texts, _lead(verb), MARGIN)
         return self._with_facts(rows, cell)
 
     def _with_facts(self, rows: list[Line], cell: CallCell) -> list[Line]:
@@ -203,8 +194,9 @@ class Look(Struct):
         if tail and hidden > 0:
             key = " (Ctrl-O shows all)" if cell.done else ""
             lines.append([("dim", f"… {more_lines(hidden)}{key}")])
-        lead: Line = [("", " " * MARGIN)]
-        room = max(self.width - 1 - MARGIN, 8)
+        margin = MARGIN if (self.width - 1) // 3 >= MARGIN else 2
+        lead: Line = [("", " " * margin)]
+        room = max(self.width - 1 - margin, 8)
         for text in tail:
             rows = broken([("dim", safe_lines(text[: room * _LONG])[0])], room)
             lines += rows[: 1 if self.is_live else _LONG]
@@ -219,11 +211,7 @@ class Look(Struct):
         verb = "Moved" if file.moved_to and not body else _FILES[file.kind]
         sums: Line = [("green", f"  +{added}")] if added else []
         sums += [("red", f"  −{removed}" if not added else f" −{removed}")] if removed else []
-        head = self._hung(
-            [[("blue", safe_lines(path)[0]), *sums]],
-            [("", "  "), ("bold", f"{verb:<{_VERB - 1}} ")],
-            [("", " " * MARGIN)],
-        )
+        head = self._hung([[("blue", safe_lines(path)[0]), *sums]], _lead(verb), MARGIN)
         if self.is_live or not self.diffs:
             return head
         more = len(body) - _DIFF_LINES
@@ -235,9 +223,8 @@ class Look(Struct):
             head += hung(rows, number, [("", " " * len(number[0][1]) + " ")])
         return head
 
-    def _below(self, lines: list[Line], first: Line | None = None) -> list[Line]:
-        lead: Line = [("", " " * MARGIN)]
-        return self._hung(lines, [*lead, *first] if first else lead, lead)
+    def _below(self, lines: list[Line]) -> list[Line]:
+        return self._hung(lines, None, MARGIN)
 
     def _outcome(self, cell: CallCell) -> list[Line]:
         """Why it was not done, and what it says of itself."""
@@ -250,6 +237,10 @@ class Look(Struct):
         if cell.state == "waiting":
             return self._below(_styled("yellow", "waiting for approval"))
         return [] if cell.done else self._below(_styled("dim", cell.progress))
+
+
+def _lead(verb: str) -> Line:
+    return [("", "  "), ("bold", f"{verb:<{_VERB - 1}} ")]
 
 
 def denial(cell: CallCell) -> str:

@@ -36,22 +36,25 @@ def _columns(char: str) -> int:
     return 2 if east_asian_width(char) in "WF" else 1
 
 
-def wrapped(line: Line, width: int) -> list[Line]:
-    """A line as rows of at most `width` columns, broken between words where that can be."""
-    if drawn_width("".join(text for _, text in line)) <= width:
+def wrapped(line: Line, width: int, rest: int | None = None) -> list[Line]:
+    """A line as rows of at most `width` columns, broken between words where that can be.
+
+    Those behind the first have at most `rest`, where they stand at an indent.
+    """
+    if drawn_width(plain_text(line)) <= width:
         return [line]
+    widths = width, width if rest is None else rest
     rows: list[Line] = [[]]
     used = 0
     gap: Line = []
     for unit in _units(line):
-        size = _width(unit)
         if unit[0][1].startswith(" "):
             gap += unit
             continue
-        if used and used + _width(gap) + size > width:
+        if used and used + _width(gap) + _width(unit) > widths[len(rows) > 1]:
             rows.append([])
             used, gap = 0, []
-        used = _fill(rows, used, [*gap, *unit], width)
+        used = _fill(rows, used, [*gap, *unit], widths)
         gap = []
     return [_merged(row) for row in rows]
 
@@ -59,15 +62,15 @@ def wrapped(line: Line, width: int) -> list[Line]:
 def broken(line: Line, width: int) -> list[Line]:
     """A line as rows that are full, as a terminal breaks it: nothing of it is left out."""
     rows: list[Line] = [[]]
-    _fill(rows, 0, line, width)
+    _fill(rows, 0, line, (width, width))
     return rows
 
 
-def _fill(rows: list[Line], used: int, pieces: Line, width: int) -> int:
+def _fill(rows: list[Line], used: int, pieces: Line, widths: tuple[int, int]) -> int:
     """Put pieces behind what is `used` of the last row, and into new ones; the columns used now."""
     for style, text in pieces:
-        for part in _fitting(text, width, used):
-            if used and used + drawn_width(part) > width:
+        for part in _fitting(text, widths[len(rows) > 1], used, widths[1]):
+            if used and used + drawn_width(part) > widths[len(rows) > 1]:
                 rows.append([])
                 used = 0
             rows[-1].append((style, part))
@@ -93,18 +96,22 @@ def _width(pieces: Sequence[tuple[str, str]]) -> int:
     return sum(drawn_width(text) for _, text in pieces)
 
 
-def _fitting(text: str, width: int, used: int) -> Iterator[str]:
-    """A text in parts: the first fits behind what is `used`, and none is wider than a row."""
-    room, start, columns = max(width - used, 0), 0, 0
-    for at, char in enumerate(text):
-        size = _columns(char)
-        if columns + size > room and (at > start or room < width):
-            if at > start:
-                yield text[start:at]
-            start, columns, room = at, 0, max(width, 1)
-        columns += size
-    if start < len(text):
-        yield text[start:]
+def _fitting(text: str, width: int, used: int, rest: int) -> Iterator[str]:
+    """A text in parts: the first fits behind what is `used`, the others into rows of `rest`."""
+    room, is_new = max(width - used, 0), not used
+    while drawn_width(text) > room:
+        end = columns = 0
+        for char in text:
+            columns += _columns(char)
+            if columns > room and (end or not is_new):
+                break
+            end += 1
+        if end:
+            yield text[:end]
+        text = text[end:]
+        room, is_new = max(rest, 1), True
+    if text:
+        yield text
 
 
 def _units(line: Line) -> Iterator[Line]:
