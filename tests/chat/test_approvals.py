@@ -161,6 +161,17 @@ def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
 
 
 @pytest.mark.slow
+def test_what_could_not_be_read_yet_is_not_approved(chat: Any, desk: Any) -> None:
+    """The keyboard was never touched, and the key comes as soon as the question is there."""
+    screen = chat([outside(), "then not"], "chat", "go", program=patient("QUIET"))
+    screen.shows("1. Yes")
+    screen.types("y")
+    screen.shows("one moment")
+    quiet(screen)
+    assert not ran(desk)
+
+
+@pytest.mark.slow
 def test_nobody_approves_in_the_middle_of_a_sentence(chat: Any, desk: Any) -> None:
     """The question comes while somebody types on, for longer than it is new."""
     screen = chat([outside(), "then not"])
@@ -179,7 +190,7 @@ def test_nobody_approves_in_the_middle_of_a_sentence(chat: Any, desk: Any) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    ["do it first", *(pytest.param(text, marks=pytest.mark.long) for text in ("yes do", "each"))],
+    ["yes do", *(pytest.param(text, marks=pytest.mark.long) for text in ("no way", "each"))],
 )
 def test_words_never_answer(chat: Any, desk: Any, words: str) -> None:
     """A sentence that begins with a key, typed at a person's speed, is no answer."""
