@@ -18,6 +18,7 @@ from tests.chat.conftest import READY
 from tests.forked import TOOLREST
 from tests.screen import Screen
 
+from toolrest.chat.commands.names import COMMANDS
 from toolrest.testing import Call, Fail, Freeform, Say, Think
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_O = "\r", "\x1b", "\x03", "\x04", "\x0f"
@@ -363,13 +364,13 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     says(screen, "/nope")
     screen.sees("there is no command /nope")
     screen.types("/")
-    screen.shows("› /help         the", "  /approvals    when", "1 of 26")
+    screen.shows("› /help         the", "  /approvals    when", f"1 of {len(COMMANDS)}")
     screen.types("\x1b[A")
-    screen.shows("› /quit", "25 of 26")
+    screen.shows("› /quit", f"{len(COMMANDS)} of {len(COMMANDS)}")
     screen.types("\x15/ew")
     screen.shows("› /new")
     screen.types("\x15/")
-    screen.shows("1 of 26")
+    screen.shows(f"1 of {len(COMMANDS)}")
     screen.types("\x7f")
     screen.lacks("/approvals    when")
     screen.types("/help" + ENTER)
@@ -825,3 +826,26 @@ def test_a_signal_ends_the_chat_behind_an_attached_command(chat: Any) -> None:
     assert screen.ends() == 143
     assert settings(screen)[3] & termios.ECHO
     assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sandbox")
+def test_the_status_line_says_what_runs_in_the_background(chat: Any) -> None:
+    """And the live line what runs now."""
+    command = {"cmd": "sleep 1000", "login": False, "yield_time_ms": 1000}
+    screen = chat([Call("exec_command", command), "it goes on"])
+    says(screen, "start it")
+    screen.shows("Running sleep 1000 · ", "Esc stops")
+    screen.sees("it goes on", "tokens in")
+    screen.shows("read-only · gpt-5.5 · 100% context left · ◦ sleep 1000")
+    says(screen, "/ps")
+    (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
+    says(screen, f"/ps kill {number}")
+    screen.sees(f"{number} was ended")
+    screen.lacks("◦ sleep 1000")
+
+
+def test_a_narrow_status_line_says_less(chat: Any) -> None:
+    screen = chat(["ok"], size=(15, 37))
+    screen.shows("read-only · gpt-5.5 · 100% left")
+    assert "Ask anything" not in screen.now, "it would not fit"

@@ -76,8 +76,8 @@ def status_line(
     ):
         left = " · ".join([*facts, *more])
         gap = width - 4 - text_width(left) - len(right)
-        if gap >= 2 or not right:
-            return f"  {left}{' ' * gap}{right}" if right else cut_to(f"  {left}", width - 1)
+        if gap >= (2 if right else 0):
+            return f"  {left}{' ' * gap if right else ''}{right}"
     return cut_to(f"  {left}", width - 1)
 
 
