@@ -28,7 +28,7 @@ def test_a_server_that_is_not_there_is_given_up_soon(desk: Any) -> None:
     )
     ran = desk.run("exec", "--ephemeral", "go")
     assert ran.code == 1
-    assert ran.err.count("Reconnecting") == 2
+    assert ran.err.count("trying again now") == 2
     assert ran.err.count("cannot reach") == 2, "once while trying, once as the reason of the end"
 
 

@@ -195,7 +195,7 @@ def test_an_answer_of_the_wrong_form_is_sent_back(desk: Any, serve: Any, wire: s
     for name, problem in {
         "far.json": "is not fetched",
         "no.json": "no.json is not valid JSON: ",
-        "none.json": "none.json cannot be read: No such file or directory",
+        "none.json": "cannot read --output-schema none.json: No such file or directory",
     }.items():
         refused = desk.run("exec", "--output-schema", name, "count")
         assert refused.code == 2
