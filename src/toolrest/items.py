@@ -49,6 +49,11 @@ Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
 """Origin of an output's text: Toolrest itself, the user's files, or elsewhere."""
 
 
+LOADED_TOOLS = "loaded_tools"
+"""A key of an output's metadata and of its item: the names of tools that can be called from there
+on. Wires that can bring tools in at that place do, the others have them in their list of tools."""
+
+
 class FunctionCall(Struct):
     """A call with JSON arguments: as the text the model wrote, or already decoded.
 

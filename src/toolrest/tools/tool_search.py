@@ -10,7 +10,7 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Tool
-from toolrest.items import Group, JSONObject, ToolOutput
+from toolrest.items import LOADED_TOOLS, Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
 SELECT = "select:"
@@ -64,7 +64,8 @@ class ToolSearch(Tool):
         self._load(tool for _, tool in found)
         loaded = [_shown(name, tool) for name, tool in found]
         text = json.dumps({"tools": loaded}, ensure_ascii=False, separators=(",", ":"))
-        return ToolOutput(text, provenance="external")
+        names = [name for name, _ in found]
+        return ToolOutput(text, provenance="external", metadata={LOADED_TOOLS: names})
 
     def _select(self, args: Args) -> list[tuple[str, Tool]]:
         wanted = [name.strip() for name in args.query.removeprefix(SELECT).split(",")]

@@ -69,7 +69,8 @@ class HttpModel(ABC):
         self._http = Http(replace(provider, idle_timeout=idle))
         self.origin = Origin(provider.place, any_ids=not provider.limits_ids)
         self._history = self.encoder()
-        self._left_out: set[str] = set()
+        self.left_out: set[str] = set()
+        """The fields that the server has refused by name."""
         self._refused = RefusedReasoning()
         self._learning: asyncio.Task[None] | None = None
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
@@ -126,8 +127,8 @@ class HttpModel(ABC):
             return True
         if error.kind != "invalid_request":
             return False
-        refused = set(refused_options(error.plain, self.optional)) - self._left_out
-        self._left_out |= refused
+        refused = set(refused_options(error.plain, self.optional)) - self.left_out
+        self.left_out |= refused
         returned = {*self.returned, *names_of(request.items, self.origin.place)}
         unwanted = set(refused_options(error.plain, returned)) - self.origin.refused
         if unwanted:
@@ -252,7 +253,7 @@ class HttpModel(ABC):
     def keeps_to_schema(self, request: ModelRequest, field: str) -> bool:
         """Whether this field has the server keep the reply to its schema; else words ask for it."""
         profile = self.provider.profile
-        if request.output_schema is None or not profile.json_schema or field in self._left_out:
+        if request.output_schema is None or not profile.json_schema or field in self.left_out:
             return False
         may_call = bool(request.tools) and request.tool_choice != "none"
         return profile.json_schema_with_tools or not may_call
@@ -278,7 +279,7 @@ class HttpModel(ABC):
         """
         pieces: list[bytes | bytearray] = []
         for key, value in self._optioned(fields).items():
-            if value is None or key in self._left_out:
+            if value is None or key in self.left_out:
                 continue
             pieces.append(b"%s%s:" % (b"," if pieces else b"{", dumps(key).encode()))
             if isinstance(value, list) and value and isinstance(value[0], bytes):

@@ -65,6 +65,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "https://api.anthropic.com/v1",
         "anthropic",
         "ANTHROPIC_API_KEY",
+        profile=replace(HOSTED, brings_tools_in=True),
         address_variable="ANTHROPIC_BASE_URL",
         prices="anthropic",
         line="claude-",

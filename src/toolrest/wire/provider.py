@@ -34,7 +34,8 @@ class Profile(Struct, frozen=True):
     `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
     instructions as the first item, as Codex does, and not in their own field. Without
     `json_schema_with_tools` a schema would keep the model from making calls. `nine_char_ids`: ids
-    of calls have nine letters or digits.
+    of calls have nine letters or digits. `brings_tools_in`: an output may name tools that a model
+    knows from there on, so that what is cached before it stays.
     """
 
     parallel_tool_calls: bool = True
@@ -53,6 +54,7 @@ class Profile(Struct, frozen=True):
     instructions_item: bool = False
     near: bool = False
     nine_char_ids: bool = False
+    brings_tools_in: bool = False
 
     def declared(self, given: Capabilities) -> Profile:
         """The profile with what the settings declare."""

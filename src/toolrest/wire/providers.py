@@ -181,6 +181,8 @@ def _resolved(
     key, variable = _key(name, row, built_in, env, config)
     headers = _headers(row, built_in, env)
     profile = _profile(preset, base_url, wire)
+    if profile.brings_tools_in and preset_at(base_url) is None:  # a gateway may not know how
+        profile = replace(profile, brings_tools_in=False)
     return Provider(
         id=name,
         base_url=SafeUrl(base_url),

@@ -457,7 +457,8 @@ class Conversation(Generic[Output]):
         may_call: bool = True,
     ) -> ModelRequest:
         """The next request: the whole history, or other items, with or without tools."""
-        settings = self.rest.settings
+        settings, registry = self.rest.settings, self.rest.session.registry
+        registry.asked = registry.asked or not plain
         return ModelRequest(
             model=self.model.name,
             items=self.transcript.items if items is None else items,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolrest.agent.history.tokens import item_tokens
-from toolrest.items import Answered, CallItem, JSONObject, ToolOutput
+from toolrest.items import LOADED_TOOLS, Answered, CallItem, JSONObject, ToolOutput
 from toolrest.wire.items.encode import encode
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
@@ -112,7 +112,9 @@ def interrupted_item(call: JSONObject) -> JSONObject:
 def answered_item(call: CallItem, output: ToolOutput) -> JSONObject:
     """The item of a call's output."""
     item = encode([Answered(call, output)])[0]
-    # Only the Anthropic wire sends `failed`.
+    # Only the Anthropic wire sends these.
+    if loaded := output.metadata.get(LOADED_TOOLS):
+        item[LOADED_TOOLS] = loaded
     return item | {"failed": True} if output.failed else item
 
 

@@ -73,7 +73,7 @@ class DeferredTools:
         for tool in tools:
             if tool.mcp is not None:
                 self._loaded.add(tool.mcp)
-                tool.offered = True
+                tool.offered = tool.late = True
         self._registry.touch()
 
     def _deferrable(self) -> list[tuple[str, Tool]]:
@@ -148,6 +148,7 @@ class OfferedTools:
         if not is_on(tool, self._settings, "/".join(definition.key)):
             return
         try:
+            tool.late = self._registry.asked
             self._registry.add(tool, override=True)
             self._tools[tool.definition.key] = tool
         except ToolDefinitionError as error:

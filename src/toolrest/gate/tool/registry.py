@@ -56,6 +56,8 @@ class Registry:
         """Whether a tool that is offered by itself is offered in this session."""
         self.approved: set[Tool] = set()
         """Tools that the host program passed; without declared effects they are not asked about."""
+        self.asked = False
+        """A model was asked with these tools: what comes now is late."""
         self.version = 0
         """Changes whenever what is offered may have changed."""
         for tool in tools:
@@ -174,13 +176,13 @@ class Registry:
         return self._names.wire(key_of(tool))
 
     def listed(self) -> list[Tool]:
-        """The offered tools: groups in their fixed order, by name inside a group."""
+        """The offered tools: groups in their order, by name inside a group; late ones last."""
         offered = (
             self._real(key)
             for key, tool in list(self._tools.items())
             if tool.offered and self.offers(tool)
         )
-        return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
+        return sorted(offered, key=lambda t: (t.late, GROUPS.index(t.group), t.name))
 
     def known(self) -> list[Tool]:
         """Every tool, offered or not, in no order; those that were not needed yet as `LazyTool`."""

@@ -126,6 +126,8 @@ class Tool:
     max_input_bytes: int = 1_000_000
     """The largest input of a freeform tool."""
     offered: bool = True
+    late: bool = False
+    """Offered only after a request was sent: it comes behind the others, which may be cached."""
     """False: calls of it are answered, but it is not offered to models."""
     hosted: JSONObject | None = None
     """Extra keys of a hosted kind's spec (`web_search`)."""

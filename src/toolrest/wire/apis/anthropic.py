@@ -12,6 +12,7 @@ from toolrest.wire.apis.anthropic_messages import (
     MARK,
     anthropic_messages,
     closed,
+    loaded_in,
     marked,
 )
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
@@ -33,6 +34,7 @@ _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384,
 _EFFORTS: Final = {"minimal": "low", "xhigh": "max"}
 _KNOWS_SCHEMAS: Final = re.compile(r"claude-[a-z]+-(?:4-(?:[5-9]|[1-9]\d)(?!\d)|[5-9])")
 """Models that can be kept to a schema: from 4.5 on."""
+_IN_BAND: Final = ("defer_loading", "tool_reference")
 _OFF: Final = frozenset({"none", "off"})
 _LEAST: Final = 4096
 """Tokens that a reply may have however full the window is."""
@@ -55,14 +57,18 @@ class AnthropicModel(HttpModel):
         context_window: int | None = None,
         info: ModelInfo | None = None,
     ) -> None:
+        self._loaded: frozenset[str] = frozenset()
+        """Tools that outputs in the history bring in."""
         super().__init__(provider, name, context_window=context_window)
         self._info = model_info(name) if info is None else info
 
     def encoder(self) -> EncodedHistory:
         """Items as messages of blocks."""
-        images = self.sees
+        images, refers = self.sees, bool(self._loaded)
         return EncodedHistory(
-            lambda items: anthropic_messages(items, images=images, origin=self.origin),
+            lambda items: anthropic_messages(
+                items, images=images, origin=self.origin, refers=refers
+            ),
             speaks=speaks,
             legal=word_id,
         )
@@ -70,11 +76,12 @@ class AnthropicModel(HttpModel):
     @property
     def optional(self) -> Iterable[str]:
         """The optional fields of a request."""
-        return ("thinking", "output_config", "tool_choice")
+        return ("thinking", "output_config", "tool_choice", *_IN_BAND)
 
     def body(self, request: ModelRequest) -> bytes:
         """The request, with up to four marks: tools, system, the last request's end, this one's."""
         leading, texts = leading_texts(request.items)
+        self._bring_in(request)
         history = self._history.render(request.items[leading:])
         if request.output_schema is not None:
             texts = [*texts, schema_in_words(request.output_schema)]
@@ -95,10 +102,28 @@ class AnthropicModel(HttpModel):
             }
         )
 
+    def _bring_in(self, request: ModelRequest) -> None:
+        """Note which tools the history brings in: all that it names, or none if one is missing."""
+        named = {name for item in request.items for name in loaded_in(item)}
+        there = {tool.get("name") for tool in request.tools[: self.provider.profile.max_tools]}
+        able = self.provider.profile.brings_tools_in and _KNOWS_SCHEMAS.match(self.name)
+        refused = not self.left_out.isdisjoint(_IN_BAND)
+        loaded = frozenset(named if able and not refused and named <= there else ())
+        if loaded != self._loaded:
+            changes = bool(loaded) != bool(self._loaded)
+            self._loaded, self._tools = loaded, None
+            if changes:
+                self._history = self.encoder()
+
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
-        """The tools, with the cache mark for all of them on the last."""
-        *before, last = super().shaped(tools)
-        return [*before, {**last, "cache_control": MARK}]
+        """The tools, with the cache mark on the last that is not brought in by the history."""
+        made = [
+            {**tool, "defer_loading": True} if tool.get("name") in self._loaded else tool
+            for tool in super().shaped(tools)
+        ]
+        last = max((at for at, tool in enumerate(made) if "defer_loading" not in tool), default=0)
+        made[last] = {**made[last], "cache_control": MARK}
+        return made
 
     def _most(self, request: ModelRequest, thinking: JSONObject | None) -> int:
         most = self.most(request) or self._info.max_output_tokens

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toolrest.items import Content, Image, JSONObject
+from toolrest.items import LOADED_TOOLS, Content, Image, JSONObject
 from toolrest.wire.items.encode import NOTHING, anthropic_block
 from toolrest.wire.items.others import OTHERS, Origin
 from toolrest.wire.items.pairing import is_call, is_models, is_output
@@ -28,13 +28,26 @@ MARK: Final = {"type": "ephemeral"}
 
 
 def anthropic_messages(
-    items: Sequence[JSONObject], *, images: bool = True, origin: Origin = _ANYWHERE
+    items: Sequence[JSONObject],
+    *,
+    images: bool = True,
+    origin: Origin = _ANYWHERE,
+    refers: bool = False,
 ) -> list[JSONObject]:
-    """The messages for a stretch of paired items, as the server at `origin` takes them."""
-    building = _Messages(origin)
+    """The messages for a stretch of paired items, as the server at `origin` takes them.
+
+    `refers`: an output that loads tools refers to them, and they are in the request.
+    """
+    building = _Messages(origin, refers)
     for item in items:
         building.add(item if images else without_images(item))
     return building.made
+
+
+def loaded_in(item: JSONObject) -> list[str]:
+    """The names of the tools that an output brings in."""
+    names = item.get(LOADED_TOOLS)
+    return [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
 
 
 def marked(message: JSONObject) -> JSONObject:
@@ -59,8 +72,9 @@ def closed(messages: list[JSONObject], before: JSONObject | None) -> list[JSONOb
 
 
 class _Messages:
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, refers: bool) -> None:
         self._origin = origin
+        self._refers = refers
         self.made: list[JSONObject] = []
         self._thoughts: list[JSONObject] = []
         """Thinking that waits for a text or a call: the API refuses a message that ends with it."""
@@ -69,7 +83,8 @@ class _Messages:
         if is_models(item):
             self._models(item)
         elif is_output(item):
-            self._put("user", [_result(item)])
+            loaded = loaded_in(item) if self._refers else []
+            self._put("user", [_references(item, loaded) if loaded else _result(item)])
         elif not is_blank(item):
             self._put("user", _blocks(parts_of(item.get("content"))))
 
@@ -135,6 +150,12 @@ def _result(item: JSONObject) -> JSONObject:
         content = blocks[0]["text"]
     result: JSONObject = {"type": "tool_result", "tool_use_id": item["call_id"], "content": content}
     return result | {"is_error": True} if item.get("failed") is True else result
+
+
+def _references(item: JSONObject, names: list[str]) -> JSONObject:
+    """The result of a search for tools; the server has their definitions, and puts them here."""
+    content = [{"type": "tool_reference", "tool_name": name} for name in names]
+    return {"type": "tool_result", "tool_use_id": item["call_id"], "content": content}
 
 
 def _blocks(parts: list[Content]) -> list[JSONObject]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from toolrest.items import JSONObject, Wire
+from toolrest.items import LOADED_TOOLS, JSONObject, Wire
 from toolrest.wire.apis.output_format import json_schema_format, response_format, schema_in_words
 from toolrest.wire.client import HttpModel, array
 from toolrest.wire.http.error_bodies import error_in_stream
@@ -52,7 +52,9 @@ _KNOWN: Final = frozenset(
     }
 )
 _NAMED: Final = frozenset({"function_call", "custom_tool_call"})
-_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed", OTHERS, WIRE_NAME})
+_OURS: Final = frozenset(
+    {"anthropic", "chat", "repaired", "failed", LOADED_TOOLS, OTHERS, WIRE_NAME}
+)
 _KEYS: Final = frozenset(
     {
         *("type", "id", "status", "role", "content", "phase", "call_id", "name", "namespace"),
