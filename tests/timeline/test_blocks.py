@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import thread_time
 
 import msgspec
 import pytest
@@ -115,9 +115,9 @@ def test_a_text_that_nests_too_deep_is_one_paragraph(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", ["[", "![", "*a ", "_*", "<", "`", "|a", "> ", "**a ~~"])
+@pytest.mark.parametrize("piece", ["[", "![", "*a ", "_*", "<", "`", "|a", "> ", "**a ~~", "*"])
 def test_no_text_takes_long_to_read(piece: str) -> None:
-    text = piece * (50_000 // len(piece))
-    began = perf_counter()
+    text = piece * (50_000 // len(piece)) + "a" + piece[::-1] * (50_000 // len(piece))
+    began = thread_time()
     assert read_blocks(text)
-    assert perf_counter() - began < 2.0
+    assert thread_time() - began < 4

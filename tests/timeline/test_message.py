@@ -99,6 +99,22 @@ def test_one_long_word_does_not_take_long(piece: str) -> None:
     assert thread_time() - began < 2
 
 
+def test_what_stands_behind_a_link_with_a_long_title_is_shown() -> None:
+    """Failed before: as many letters as the link lost when it closed were left out."""
+    text = f'See [x](https://a.example "{"title " * 300}") and **this**, which is said here.'
+    shown = " ".join(row.strip() for row in _streamed(text, 10, 80, room=10))
+    assert shown.endswith("and this, which is said here.")
+
+
+@pytest.mark.parametrize("lead", ["> " * 39, "> - " * 19, "1. " * 20])
+def test_deep_in_lists_and_quotes_no_row_is_too_wide(lead: str) -> None:
+    """Failed before: the terminal put the rest in the first column, where we ask."""
+    for width in (24, 80):
+        rows = _whole(f"{lead}Run this command? 1. Yes 2. No", width)
+        assert max(map(drawn_width, rows)) < width
+        assert all(row.startswith("  ") for row in rows[1:])
+
+
 def test_code_is_final_line_by_line_and_a_paragraph_when_it_ends() -> None:
     rows = MessageRows(40)
     assert rows.advance("A text\nthat ") == []

@@ -7,6 +7,7 @@ it: whoever draws it makes it safe. HTML is text, and links are links to the web
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -227,10 +228,10 @@ def _spans(tokens: Sequence[Token]) -> Spans:
 
 
 def _inline(tokens: Sequence[Token]) -> Iterator[Span]:
-    styles: list[str] = []
+    styles = Counter[str]()
     link, label = "", ""
     for token in tokens:
-        kind, style = token.type, " ".join(dict.fromkeys(styles))
+        kind, style = token.type, " ".join(styles)
         if kind in ("softbreak", "hardbreak"):
             yield Span("\n", style, _web(link))
         elif kind == "link_open":
@@ -244,9 +245,10 @@ def _inline(tokens: Sequence[Token]) -> Iterator[Span]:
             yield Span(label, style, _web(source))
             yield from _shown_address(source, label)
         elif token.nesting > 0:
-            styles.append(_STYLES[token.tag])
+            styles[_STYLES[token.tag]] += 1
         elif token.nesting < 0:
-            styles.remove(_STYLES[token.tag])
+            styles[_STYLES[token.tag]] -= 1
+            styles = +styles  # those that are still open
         elif kind == "code_inline":
             label += token.content
             yield Span(token.content, f"{style} code".lstrip(), _web(link))

@@ -18,7 +18,7 @@ from toolrest.timeline.draw_blocks import (
     table_rows,
     table_widths,
 )
-from toolrest.timeline.wrap import Line, plain_text
+from toolrest.timeline.wrap import Line, broken, plain_text
 
 _FIRST: Line = [("dim", "● ")]
 _REST: Line = [("", "  ")]
@@ -26,6 +26,7 @@ _LONGEST = 50_000
 """Letters of a block that are read again with each piece; a longer one is cut at a line's end."""
 _LIVE = 6
 """Rows of a paragraph or a list that stay live; all rows of a table do, for its widths."""
+_NARROWEST = 10
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -33,7 +34,7 @@ class MessageRows:
     """The rows of one message, in a terminal of this width."""
 
     def __init__(self, width: int) -> None:
-        self._width = max(width - 3, 8)
+        self._width = max(width - 3, _NARROWEST)
         self.live: list[Line] = []
         """The rows that may still change, as they are now."""
         self._lead = _FIRST
@@ -52,7 +53,7 @@ class MessageRows:
 
     def resize(self, width: int) -> None:
         """Draw what is to come in this width."""
-        width = max(width - 3, 8)
+        width = max(width - 3, _NARROWEST)
         self._is_resized = self._is_resized or (width != self._width and bool(self._printed))
         self._width = width
 
@@ -135,7 +136,9 @@ class MessageRows:
         if isinstance(table := placed.block, Table):
             (widths,) = self._widths or (table_widths(table, self._width),)
             return table_rows(table, widths, self._width)
-        return block_lines([placed.block], self._width)
+        rows = block_lines([placed.block], self._width)
+        # Deep in lists and quotes they are too wide; the terminal's break is in the first column.
+        return [part for row in rows for part in broken(row, self._width) or [row]]
 
     def _left(self, rows: list[Line], placed: Placed) -> list[Line]:
         """The rows that were not handed out, though others may have changed since they were."""
@@ -144,7 +147,7 @@ class MessageRows:
             return rows[count:]
         if _texts(rows[:count]) == _texts(self._printed):
             return rows[count:]
-        letters, at = sum(map(_letters, self._printed)), 0
+        letters, at = _shared(_letters_of(self._printed), _letters_of(rows)), 0
         bare = sum(1 for _ in takewhile(lambda row: not _letters(row), reversed(self._printed)))
         while letters and at < len(rows):
             here = _letters(rows[at])
@@ -206,6 +209,16 @@ def _texts(rows: list[Line]) -> list[str]:
 def _letters(row: Line) -> int:
     """How many letters and digits a row has: those that no mark of Markdown adds or takes."""
     return sum(map(str.isalnum, plain_text(row)))
+
+
+def _letters_of(rows: list[Line]) -> str:
+    return "".join(filter(str.isalnum, "".join(_texts(rows))))
+
+
+def _shared(before: str, now: str) -> int:
+    """How many letters both begin with: a link that closes loses some that were printed."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((at for at, (was, new) in pairs if was != new), min(len(before), len(now)))
 
 
 def _behind(row: Line, letters: int) -> Line:

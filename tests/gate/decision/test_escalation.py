@@ -15,6 +15,7 @@ from toolrest.answer import Answer
 from toolrest.errors import SandboxDenied
 from toolrest.gate.audit.read import show
 from toolrest.gate.decision.decide import Decision
+from toolrest.timeline.approval import approval_form
 
 
 @pytest.fixture
@@ -261,3 +262,31 @@ async def test_one_rule_says_what_may_be_granted_outside(
     ]
     assert offered[0] == offered[1]
     assert bool(offered[0]) is lasting
+
+
+@pytest.mark.needs("namespaces")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("; ".join(f"touch {{0}}/{n}" for n in "abcd"), ["{0}/a, {0}/b, {0}/c, {0}/d"]),
+        ("mkdir .git {0}/more", ["a repository", "{0}/more"]),
+        ("touch {0}/a; curl https://a.example", ["{0}/a", "connects to a.example", "network is"]),
+    ],
+)
+async def test_a_question_leaves_nothing_out_that_is_asked_about(
+    ground: Path, line: str, said: list[str]
+) -> None:
+    """Failed before: a fourth reason, what is written beside `.git`, a host beside a file."""
+    work, other = ground / "work", ground / "other"
+    for folder in (work, other):
+        folder.mkdir()
+    asked: list[ApprovalRequest] = []
+
+    def deny(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    async with Toolrest(work, on_ask=deny, tools=["shell"]) as rest:
+        await rest.call("exec_command", {"cmd": line.format(other), "login": False})
+    notes = " ".join(approval_form(asked[0], str(work)).notes)
+    assert all(words.format(other) in notes for words in said), notes

@@ -308,6 +308,7 @@ async def test_a_deferred_approval_that_another_process_runs(
 
 
 SCRIPTS = ["bash ./e", "sh -x e", "bash < e", "python3 e", "cd . && bash e", "true; sh ./e", "./e"]
+SCRIPTS += ["sh -e e", "bash -xp ./e"]
 
 
 @pytest.mark.parametrize("line", SCRIPTS)

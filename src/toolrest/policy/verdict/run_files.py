@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from toolrest.own_code import lies_in
 from toolrest.policy.dangerous.flow import runs_scripts
 from toolrest.policy.launch import content_stamp, find_executable
+from toolrest.policy.shell.nested import SHELLS
 
 if TYPE_CHECKING:
     from toolrest.policy.launch import Launch, RunFiles
@@ -56,7 +57,8 @@ def _scripts(segment: Segment, launch: Launch) -> Iterator[tuple[str, bool]]:
     if not segment.argv or segment.mark(0) or not runs_scripts(segment.program):
         return
     for word, option in _script_words(segment):
-        is_text = bool(_TEXT_FOLLOWS.fullmatch(option))
+        follows = _SHELL_TEXT_FOLLOWS if segment.program in SHELLS else _TEXT_FOLLOWS
+        is_text = bool(follows.fullmatch(option))
         for path in _in_each(segment.cwds or (launch.cwd,), word):
             yield path, is_text
     for path in segment.reads:  # `sh < script`
@@ -65,6 +67,7 @@ def _scripts(segment: Segment, launch: Launch) -> Iterator[tuple[str, bool]]:
 
 _TEXT_FOLLOWS = re.compile(r"-[A-Za-z]*[cemp]|--eval|--print|--command")
 """Options of interpreters after which a program's text comes, or the name of a module."""
+_SHELL_TEXT_FOLLOWS = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 
 
 def _script_words(segment: Segment) -> Iterator[tuple[str, str]]:
