@@ -110,7 +110,7 @@ def test_several_keys_at_once_are_a_paste_where_the_terminal_marks_none(
     screen.lacks("› !")
     for number, char in enumerate("!touch ran", 1):
         screen.types(char)
-        screen.until(lambda at=number + 2: screen.cursor[1] == at, char)  # type: ignore[misc]
+        screen.until(lambda at=number + 2: screen.cursor[1] == at, char)
     screen.types(ENTER)
     screen.until(lambda: (desk.workspace / "ran").exists(), "it ran")
 

@@ -38,7 +38,8 @@ from toolrest.timeline import plain
 from toolrest.timeline.approval import describe
 from toolrest.timeline.calls import call_title, failure_reason
 from toolrest.timeline.cells import CallCell, FileDiff, MessageCell, UserCell
-from toolrest.timeline.draw import Drawing, diff_lines, duration, safe_lines
+from toolrest.timeline.draw import Drawing, duration, safe_lines
+from toolrest.timeline.draw_diff import diff_lines
 from toolrest.timeline.plain import PlainPrinter, has_colour, styled
 from toolrest.timeline.stored import markdown, stored_cells
 
