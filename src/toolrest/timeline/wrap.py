@@ -98,20 +98,16 @@ def _width(pieces: Sequence[tuple[str, str]]) -> int:
 
 def _fitting(text: str, width: int, used: int, rest: int) -> Iterator[str]:
     """A text in parts: the first fits behind what is `used`, the others into rows of `rest`."""
-    room, is_new = max(width - used, 0), not used
-    while drawn_width(text) > room:
-        end = columns = 0
-        for char in text:
-            columns += _columns(char)
-            if columns > room and (end or not is_new):
-                break
-            end += 1
-        if end:
-            yield text[:end]
-        text = text[end:]
-        room, is_new = max(rest, 1), True
-    if text:
-        yield text
+    room, is_new, start, columns = max(width - used, 0), not used, 0, 0
+    for at, char in enumerate(text):
+        size = _columns(char)
+        if columns + size > room and (at > start or not is_new):
+            if at > start:
+                yield text[start:at]
+            start, columns, room, is_new = at, 0, max(rest, 1), True
+        columns += size
+    if start < len(text):
+        yield text[start:]
 
 
 def _units(line: Line) -> Iterator[Line]:
