@@ -459,5 +459,5 @@ def test_no_line_is_lost_on_a_slow_terminal_that_grows(chat: Any, seed: int) -> 
     for number in range(CELLS):
         for text in (f"saying{number}", f"more{number}", f"last{number}"):
             assert lines.count(text) == 1, (text, screen.text)
-    ends = [line for line in lines if line.startswith("✗ exit code")]
+    ends = [line for line in lines if re.search(r"\bexit \d+( · [\d.]+ s)?$", line)]
     assert len(ends) == CELLS, screen.text
