@@ -210,6 +210,7 @@ class Timeline:
         cell = self._call(event.call_id)
         if cell is not None:
             cell.command, cell.cwd, cell.state = command_line(event.command), event.cwd, "running"
+            self._commands += 1
         return cell
 
     def _command_end(self, event: ExecCommandEnd) -> None:
@@ -301,7 +302,6 @@ class Timeline:
         if cell is None:
             return None
         self._answered(event)
-        self._commands += cell.command is not None and cell.ran is not None
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
         cell.sandbox, cell.spill = event.sandbox, event.spill

@@ -62,7 +62,7 @@ class Look(Struct):
             case MessageCell():
                 return MessageRows(self.width).advance(cell.text, done=True)
             case ReasoningCell():
-                return self._hung([[("italic", line)] for line in safe_lines(cell.text.strip())])
+                return [[("italic", f"  {line}")] for line in safe_lines(cell.text.strip())]
             case NoticeCell():
                 return self._notice(cell)
             case EndCell():
@@ -150,17 +150,17 @@ class Look(Struct):
             style = "blue" if cell.icon in _VERBS else ""
             texts = [[(style, title.partition(" ")[2])]]
         verb = safe_lines(verb)[0]
-        rows = self._hung(texts, _lead(verb), MARGIN)
-        return self._with_facts(rows, cell)
-
-    def _with_facts(self, rows: list[Line], cell: CallCell) -> list[Line]:
         facts = self._facts(cell)
+        size = drawn_width(plain_text(facts))
+        rows = self._hung(texts, _lead(verb), MARGIN)
         if not facts:
             return rows
-        room = self.width - 1 - drawn_width(plain_text(rows[0])) - drawn_width(plain_text(facts))
-        if room < 2:
+        room = self.width - 1 - size - 2
+        if drawn_width(plain_text(rows[0])) > room > self.width // 2:
+            rows = Look(room + 1)._hung(texts, _lead(verb), MARGIN)
+        if (gap := self.width - 1 - size - drawn_width(plain_text(rows[0]))) < 2:
             return [*rows, *self._below([facts])]
-        return [[*rows[0], ("", " " * room), *facts], *rows[1:]]
+        return [[*rows[0], ("", " " * gap), *facts], *rows[1:]]
 
     def _facts(self, cell: CallCell) -> Line:
         """The exit code, the seconds, and where it ran if that was not the sandbox."""
@@ -184,7 +184,7 @@ class Look(Struct):
     def _output(self, cell: CallCell) -> list[Line]:
         """The end of what it printed; all of it is a key away."""
         # A command that was not run has its failure for a result, which stands below.
-        printed = cell.command is None or cell.output.count or cell.reason
+        printed = cell.command is None or cell.output.count or cell.reason or runs_on(cell)
         if cell.icon in _QUIET and cell.command is None:
             return []
         shown = cell.output if printed else cell.shown_output()
@@ -194,13 +194,26 @@ class Look(Struct):
         if tail and hidden > 0:
             key = " (Ctrl-O shows all)" if cell.done else ""
             lines.append([("dim", f"… {more_lines(hidden)}{key}")])
-        margin = MARGIN if (self.width - 1) // 3 >= MARGIN else 2
-        lead: Line = [("", " " * margin)]
-        room = max(self.width - 1 - margin, 8)
-        for text in tail:
-            rows = broken([("dim", safe_lines(text[: room * _LONG])[0])], room)
-            lines += rows[: 1 if self.is_live else _LONG]
-        return hung(lines, lead, lead)
+        texts = [safe_lines(text[: self.width * _LONG])[0] for text in tail]
+        return self._quoted(lines, texts)
+
+    def _quoted(self, head: list[Line], texts: list[str]) -> list[Line]:
+        """Lines of output: further to the left where they fit the terminal there alone.
+
+        Off a terminal programs draw for 80 columns, which then stand without any indent.
+        """
+        room = self.width - 1
+        fitting = [size for text in texts if (size := drawn_width(text)) <= room - 2]
+        margin = max(min(MARGIN, room - max(fitting, default=0), room // 3), 2)
+        indent: Line = [("", " " * margin)]
+        found = hung(head, indent, indent)
+        for text in texts:
+            if not self.is_live and room - 2 < drawn_width(text) <= self.width:
+                found.append([("dim", text)])
+                continue
+            rows = broken([("dim", text)], max(room - margin, 8))
+            found += hung(rows[: 1 if self.is_live else _LONG], indent, indent)
+        return found
 
     def _file(self, file: FileDiff) -> list[Line]:
         path = shorter(file.path, self.workspace)
@@ -219,7 +232,7 @@ class Look(Struct):
             body = [*body[:_DIFF_LINES], [("dim", f"    … {more_lines(more)}")]]
         for line in body:
             number, rest = line[:1], line[1:]
-            rows = broken(rest, max(self.width - 1 - len(number[0][1]), 8))
+            rows = broken(rest, max(self.width - 2 - len(number[0][1]), 8))
             head += hung(rows, number, [("", " " * len(number[0][1]) + " ")])
         return head
 
