@@ -261,9 +261,10 @@ def test_a_sub_agent_shows_what_it_does_and_what_came_of_it(chat: Any, desk: Any
     screen.sees("that was it")
     screen.lacks("▸ agent")
     rows = screen.text.splitlines()
-    (at,) = (n for n, row in enumerate(rows) if row.startswith("✔ agent explorer-1 ("))
-    assert re.fullmatch(rf"✔ agent explorer-1 \(([\d.]+ s, )?1 call\): {TASK}", rows[at].rstrip())
-    assert rows[at + 1] == "  two callers"
+    (at,) = (n for n, row in enumerate(rows) if row.startswith("  ✔ agent explorer-1 ("))
+    done = rf"  ✔ agent explorer-1 \(([\d.]+ s, )?1 call\): {TASK}"
+    assert re.fullmatch(done, rows[at].rstrip())
+    assert rows[at + 1] == "    two callers"
     assert "agent_id" not in screen.text
     assert "wait" not in screen.text
 

@@ -108,7 +108,7 @@ class Look(Struct):
         if cell.status != "completed" and not is_stopped:
             text = ": ".join(filter(None, (cell.status, cell.error)))
             found = self._notice(NoticeCell(level="error", text=text))
-        took = duration(cell.seconds if cell.seconds < 1 else round(cell.seconds))
+        took = duration(max(cell.seconds, 0.1) if cell.seconds < 1 else round(cell.seconds))
         took = took.replace(".0 s", " s")
         facts = [f"stopped after {took}" if is_stopped else f"Worked for {took}"]
         for count, name in ((cell.commands, "command"), (cell.files, "file")):
