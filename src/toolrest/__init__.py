@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from toolrest.items import ToolOutput as ToolOutput
     from toolrest.policy.effects import Effects as Effects
     from toolrest.policy.effects import Risk as Risk
+    from toolrest.timeline.approval import AnswerOption as AnswerOption
+    from toolrest.timeline.approval import ApprovalForm as ApprovalForm
+    from toolrest.timeline.approval import approval_form as approval_form
     from toolrest.wire.model import Model as Model
     from toolrest.wire.model import ModelError as ModelError
     from toolrest.wire.model import Usage as Usage
@@ -94,6 +97,7 @@ _NAMES = LazyNames(
         "toolrest.gate.tool.tool": "Grammar Tool",
         "toolrest.items": "Image Text ToolOutput",
         "toolrest.policy.effects": "Effects Risk",
+        "toolrest.timeline.approval": "AnswerOption ApprovalForm approval_form",
         "toolrest.wire.model": "Model ModelError Usage",
     },
     renamed={"AgentSession": "Conversation"},

@@ -340,11 +340,11 @@ def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
     quiet(screen)
     for typed in ("y\r", "no\r", "\r"):
         answers(screen, "y")
-        screen.shows("type yes and Enter")
+        screen.shows("Type yes and Enter")
         screen.types(typed)
         screen.shows("1. Yes (asks")
     answers(screen, "y")
-    screen.shows("type yes and Enter")
+    screen.shows("Type yes and Enter")
     screen.types("yes\r")
     screen.sees("answered")
     assert "You said no" not in screen.text

@@ -126,8 +126,8 @@ def test_a_first_day(person: Person) -> None:
     person.picture("live", "A command runs, its output comes along")
     with (work / ".gate").open("w") as gate:
         gate.write("on\n")
-    window.shows("1. Yes")
-    person.picture("approval", "An approval: all of the command, and what each key means")
+    window.shows("outside the sandbox?")
+    person.picture("approval", "A question: the command, the model's reason, the answers")
     answers(window, "y")
     window.sees("several blanks in a row are one dash")
     window.shows("Worked for")

@@ -25,7 +25,7 @@ SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 _ESC: dict[type, str] = {Asked: STOPS, Posed: "Esc declines", Offered: "Esc quits"}
 _HINTS = {
     "note": "What should it do instead? Enter sends it, Esc goes back",
-    "word": "This is critical: type yes and Enter to approve, Esc goes back",
+    "word": "Type yes and Enter to approve, Esc goes back",
 }
 
 
@@ -37,7 +37,7 @@ def question_lines(questions: Questions, first: Waiting, room: int, width: int) 
         return _offered(questions, first, room, width)
     limit = _limit(room)
     head, subject = _head(first.form, width), subject_lines(first.form, width)
-    tail = [[("yellow", f"  {_HINTS[first.writes]}")]] if first.writes else []
+    tail = _indented([("yellow", _HINTS[first.writes])], width) if first.writes else []
     answers = tail or [*_answers(first, width), _hint(questions, first, width)]
     fixed = len(head) + len(answers)
     inline = fixed + len(subject) <= limit and width > _NARROW

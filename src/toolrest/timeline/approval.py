@@ -311,6 +311,7 @@ def _label(choice: Choice, request: ApprovalRequest, workspace: str) -> str:
         return f"{label}: {begins}"
     if choice.scope == "once":
         more = choice.sentence.removeprefix(ONCE).lstrip("; ")
+        more = more.removesuffix(" without another question")  # the details say it
         return f"{label}: {shown(more)}" if more else label
     covers = _covers(choice, request, workspace)
     return f"{label}: {covers}" if covers else label
@@ -357,9 +358,9 @@ def _commands(
 # All of it
 
 
-def describe(request: ApprovalRequest) -> Iterator[str]:
+def describe(request: ApprovalRequest, workspace: str = "") -> Iterator[str]:
     """Everything a person needs to decide, line by line, nothing left out."""
-    yield from _lines(approval_form(request))
+    yield from _lines(approval_form(request, workspace))
 
 
 def _lines(form: ApprovalForm, *, diff: bool = True) -> Iterator[str]:

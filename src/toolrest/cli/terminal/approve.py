@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
     from toolrest.chat.work_here import WorkHere
 
-_KEYS = "e shows exactly what each answer stores · n and words say what to do instead · q stops"
+_KEYS = "e details · n and words: what to do instead · q stops the turn"
 _NOT_ALL = "… more below: e shows all, then you can approve"
 _SHORT_LINES = 40
 _SHORT_LINE = 2000
@@ -44,9 +44,11 @@ class TerminalApprover:
         self._quiet = quiet
         self._work_here = work_here
         """The way out of a read-only session, where this front end can open it anew."""
+        self._workspace = ""
 
     def opened(self, conversation: Conversation) -> None:
         """Let the browser answer this session's requests, too."""
+        self._workspace = conversation.rest.workspace
         open_control(conversation)
 
     async def __call__(self, request: ApprovalRequest) -> Review:
@@ -58,13 +60,13 @@ class TerminalApprover:
                 return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> Review:
-        cut = self._show(request, list(describe(request)))
+        cut = self._show(request, list(describe(request, self._workspace)))
         more = False
         while True:
             review = await self._answer(request, cut, more)
             if review is not None:
                 return review
-            for line in approval_form(request).details:
+            for line in approval_form(request, self._workspace).details:
                 self._terminal.say(line)
             cut, more = False, True
 
@@ -98,7 +100,7 @@ class TerminalApprover:
 
     def _ways(self, request: ApprovalRequest, *, more: bool) -> list[str]:
         """The answers, numbered; those of the details by their letter."""
-        form = approval_form(request)
+        form = approval_form(request, self._workspace)
         here = self._work_here.offer(request) if self._work_here is not None else []
         found = [f"  {number}. {one.label}" for number, one in enumerate(form.options, 1)]
         found[0] += " (type yes)" if form.is_critical else ""

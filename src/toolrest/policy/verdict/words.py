@@ -72,4 +72,6 @@ def _notes(decided: Decided) -> Iterator[str]:
     elif row == "git.unconfined":
         yield "Outside the sandbox git runs programs that the repository's settings name."
     elif segment.kind >= CommandClass.DANGEROUS or row == "unknown":
-        yield f"{segment.why[:1].upper()}{segment.why[1:]}."
+        why = segment.why
+        named = why.startswith(f"{segment.program} ")
+        yield f"{why}." if named else f"{why[:1].upper()}{why[1:]}."
