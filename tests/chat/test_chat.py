@@ -831,7 +831,7 @@ def test_the_status_line_says_what_runs_in_the_background(chat: Any) -> None:
     screen = chat([Call("exec_command", command), "it goes on"])
     says(screen, "start it")
     screen.shows("Running sleep 1000 · 2 s · Esc stops")
-    screen.sees("it goes on", "tokens in")
+    screen.sees("it goes on", "Worked for")
     screen.shows("read-only · gpt-5.5 · 100% context left · ◦ sleep 1000")
     says(screen, "/ps")
     (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
