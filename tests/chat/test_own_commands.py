@@ -19,7 +19,7 @@ from toolrest.chat.composer.typed import TypedText
 from toolrest.testing import Call
 
 MARK = "<user_shell_command>"
-NOT_RUN = "Not run: only what you type yourself is"
+NOT_RUN = "Not run: type a ! line yourself"
 
 
 def own(screen: Screen, line: str) -> None:

@@ -35,14 +35,14 @@ def words(text: str) -> str:
 def test_it_is_said_once_before_the_first_command(chat: Any, desk: Any) -> None:
     script = [Call("exec_command", {"cmd": "echo ran", "login": False}), "the end"]
     screen = chat(script, program=CHAT)
-    screen.shows("· workspace-write · weak sandbox ·", "says how to get the full one.")
+    screen.shows("workspace-write · weak sandbox · gpt-5.5", "says how to get the full one.")
     at = next(n for n, row in enumerate(screen.rows) if row.startswith("Weak sandbox"))
     assert words("\n".join(screen.rows[at : at + 2])) == SENTENCE, "two rows"
     screen.types("go" + ENTER)
     screen.sees("the end", "Worked for")
     assert screen.text.index("Weak sandbox") < screen.text.index("echo ran")
     screen.types("/model gpt-5.5-mini" + ENTER)
-    screen.shows("gpt-5.5-mini · workspace-write · weak sandbox ·")
+    screen.shows("workspace-write · weak sandbox · gpt-5.5-mini")
     assert words(screen.text).count("Weak sandbox here") == 1, "the session goes on"
     screen.types("/status" + ENTER)
     screen.sees("approvals  on-request")
@@ -57,7 +57,7 @@ def test_it_is_said_once_before_the_first_command(chat: Any, desk: Any) -> None:
 def test_accepted_it_is_two_words(chat: Any) -> None:
     settings = "[sandbox]\naccept_weak = true\n"
     screen = chat([], program=CHAT, settings=settings)
-    screen.shows("· workspace-write · weak sandbox ·")
+    screen.shows("workspace-write · weak sandbox · gpt-5.5")
     screen.types("/status" + ENTER)
     screen.sees("workspace-write, weak sandbox", "approvals  on-request")
     assert "Weak sandbox here" not in screen.text

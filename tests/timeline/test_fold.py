@@ -227,10 +227,10 @@ def test_a_repeated_answer_starts_a_new_message() -> None:
         AgentMessage(message="ok"),
     )
     texts = [cell.text for cell in timeline.cells if isinstance(cell, MessageCell | NoticeCell)]
-    assert texts == ["ha", "The connection broke; trying again now (1 of 5)", "ok"]
+    assert texts == ["ha", "Connection lost; trying again now (1 of 5)", "ok"]
     again = timeline.feed(StreamError(message="", kind="stream", reason="cut", attempt=2, most=5))
     assert isinstance(again, NoticeCell)
-    assert again.text == "The connection broke; trying again now (2 of 5)", "a reason is named once"
+    assert again.text == "Connection lost; trying again now (2 of 5)", "a reason is named once"
 
 
 def test_a_blocked_connection_goes_to_the_only_running_call() -> None:

@@ -154,6 +154,10 @@ class Above:
         """Put the first lines of a chat."""
         self._put("start", [*lines])
 
+    def ends_part(self) -> None:
+        """Set what comes next apart, whatever it is."""
+        self._last = "part"
+
     def cleared(self) -> None:
         """Nothing stands above any more."""
         self._last = ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TWICE = 1.5
 """Seconds in which a second Esc belongs to the first."""
-_NOT_TYPED = "  Not run: only what you type yourself is; without the ! it is a message"
+_NOT_TYPED = "  Not run: type a ! line yourself, all of it"
 _LEAVES = "  Ctrl-C again, Ctrl-D or /exit leaves"
 _KEPT = "  Enter sends, Esc drops"
 

@@ -65,7 +65,9 @@ class LiveState(Struct, eq=False):
             left = room - len(lines)
             return [*(self._queue(width)[-left:] if left > 0 else []), *lines]
         if self.picker is not None:
-            return [clipped(line, width) for line in self.picker.lines(room)]
+            apart: list[Line] = [[]] if room > 5 else []
+            lines = self.picker.lines(room - len(apart))
+            return [*apart, *(clipped(line, width) for line in lines)]
         parts = self.rows + self._calls(width) + self._agents(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         kept = room - len(tail)

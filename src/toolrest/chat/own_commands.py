@@ -7,7 +7,6 @@ a call. What it printed counts as external, unless the line can do nothing but r
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
@@ -18,8 +17,7 @@ from toolrest.gate.output.limiter import DEFAULT_LIMIT
 from toolrest.gate.output.truncate import formatted_truncate
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.verdict import CommandClass
-from toolrest.timeline.draw import duration, safe_lines
-from toolrest.timeline.plain import styled
+from toolrest.timeline.draw import duration
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -35,12 +33,9 @@ class OwnCommandError(ToolrestError):
 async def run_own(chat: ChatApp, line: str) -> None:
     """Run a line with the person's terminal, and keep what it printed for the model."""
     conversation, screen = chat.session.conversation, chat.screen
+    screen.say(f"! {line}", "bold")
     screen.flush()
     async with in_terminal():
-        colours = screen.colours
-        for row in safe_lines(f"! {line}"):
-            sys.stdout.write(styled([("bold", row)], colours.any, colours.ansi) + "\n")
-        sys.stdout.flush()
         try:
             ran = await run_in_terminal(line, conversation.rest.cwd, chat.environment)
         except OSError as error:
@@ -48,7 +43,7 @@ async def run_own(chat: ChatApp, line: str) -> None:
     if ran.code:
         how = f"signal {-ran.code}" if ran.code < 0 else f"exit code {ran.code}"
         screen.say(f"✗ {how}", "yellow")
-    screen.say("")
+    screen.ends_part()
     _note(conversation, line)
     chat.session.ran(await asyncio.to_thread(_described, conversation, line, ran))
 

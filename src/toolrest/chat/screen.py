@@ -347,6 +347,10 @@ class ChatScreen:
         self.above.start(start_lines(model, self.live.workspace, self.size[1]))
         self._update()
 
+    def ends_part(self) -> None:
+        """Set what comes next apart by a blank row."""
+        self.above.ends_part()
+
     def clear(self) -> None:
         """Begin again at the top: what is on the screen scrolls away, and is not lost."""
         self.flush()

@@ -63,10 +63,10 @@ _NOT_OURS = ("input_invalid", "tool_not_found")
 """Denials that are the call's own mistake: its failure says so."""
 _RETRIED = {
     "rate_limit": "Rate limited",
-    "overloaded": "The model's server is overloaded",
-    "server": "The model's server failed",
-    "unreachable": "No connection to the model's server",
-    "stream": "The connection broke",
+    "overloaded": "Server overloaded",
+    "server": "Server error",
+    "unreachable": "No connection",
+    "stream": "Connection lost",
 }
 _MOST_NOTES = 20
 """Of one call: a command may try to reach any number of hosts."""

@@ -46,7 +46,7 @@ async def pick_model(chat: ChatApp, words: str) -> None:
     def take(number: int) -> None:
         chat.spawn(_change(chat, found[number], ""))
 
-    title = "Which model? Dollars are for a million tokens (↑ ↓, Enter; Esc leaves)"
+    title = "Which model? Dollars for 1M tokens (Esc leaves)"
     chat.screen.pick(Picker(title, rows, take, at))
 
 
