@@ -132,7 +132,7 @@ def _dollars(price: Price | None) -> str:
 def _tokens(count: int | None) -> str:
     if count is None:
         return _UNKNOWN
-    return f"{count / 1_000_000:.3g}M" if count >= 1_000_000 else f"{-(-count // 1000)}k"
+    return f"{count / 1_000_000:.3g}M" if count >= 1_000_000 else f"{round(count / 1000)}k"
 
 
 def _age(seconds: float) -> str:
@@ -164,10 +164,10 @@ def _print_providers(config: Config, as_json: bool) -> None:
     if as_json:
         click.echo(dumps(rows))
         return
-    current = config.value.model_provider
+    current, width = config.value.model_provider, max(len(row["provider"]) for row in rows)
     for row in rows:
         mark = "*" if row["provider"] == current else " "
-        line = f"{row['provider']:<12}  {row['wire']:<9}  {row['url']}  {row['key']}"
+        line = f"{row['provider']:<{width}}  {row['wire']:<9}  {row['url']}  {row['key']}"
         click.echo(f"{mark} {line}".rstrip())
 
 
