@@ -6,11 +6,13 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.mutants import TABLE, Mutant
 from toolrest import Tool, Toolrest
 from toolrest.tools.tool_search import ToolSearch
 
@@ -133,3 +135,14 @@ def test_every_tool_is_held_by_tests_that_exist() -> None:
     assert names == {*page_tools(), *ANOTHER_SERVERS}
     assert all(NAMED.search(tests) for _, tests in held)
     assert missing_tests(MISSION) == []
+
+
+def test_every_mutant_changes_one_place_and_names_a_test_that_exists() -> None:
+    """Else `make mutants` says so after minutes."""
+    wrong = []
+    for mutant in (Mutant(**row) for row in tomllib.loads(TABLE.read_text())["mutant"]):
+        file, _, test = mutant.test.partition("::")
+        count = (ROOT / "src" / "toolrest" / mutant.file).read_text().count(mutant.old)
+        if count != 1 or test.partition("[")[0] not in {"", *names_in(file)}:
+            wrong.append((mutant.row, mutant.file, count, mutant.test))
+    assert wrong == []

@@ -44,7 +44,7 @@
     ├── CopyError                   (chat/commands/copying.py) nothing can be copied
     ├── OwnCommandError             (chat/own_commands.py) a person's own command cannot start
     ├── EditorError                 (chat/composer/editor.py) $EDITOR cannot be started
-    ├── ControlError                (control/server.py) a running session refuses a request
+    ├── ControlError                (control/controls.py) a running session refuses a request
     │   └── NoSession               (control/client.py) it does not run, or has no control socket
     │       └── NoAnswer            (control/client.py) it is there and does not answer
     ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
