@@ -102,7 +102,7 @@ def _read(path: str, changed: int, size: int) -> ModelList | None:
         with open(path, "rb", opener=regular_file) as file:
             data = file.read(_MOST_BYTES + 1)
         found = msgspec.json.decode(data, type=ModelList) if len(data) <= _MOST_BYTES else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if found is not None and all(map(_is_sound, found.models)) else None
 

@@ -107,7 +107,8 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.asked += 1
-                body = json.dumps(server.body).encode()
+                given = server.body
+                body = given if isinstance(given, bytes) else json.dumps(given).encode()
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -255,6 +256,7 @@ def test_the_kept_list_has_no_key_and_is_private(
         b'{"models": [{"id": "m", "context_window": -1}], "listed": 1}',
         b'{"models": [{"id": "\\u001b[31mred"}], "listed": 1}',
         b'{"models": [{"id": "m", "efforts": ["rm -rf"]}], "listed": 1}',
+        b'{"models": [], "listed": 1, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"models": [{"id": "m"}], "listed": 1, "more": "' + b"x" * (4 << 20) + b'"}',
         None,
     ],
@@ -328,6 +330,14 @@ def test_providers_are_listed_without_asking_them(desk: Any, serve: Any) -> None
     assert lines["scripted"].startswith("* ")
     assert server.url in lines["scripted"]
     assert server.requests == []
+
+
+def test_a_list_that_nests_too_deep(desk: Any, at_server: Callable[..., Server]) -> None:
+    """Failed before: a traceback."""
+    at_server("vllm").body = b"[" * 100_000 + b"]" * 100_000
+    ran = desk.run("models", "vllm")
+    assert ran.code == 1
+    assert "did not answer with JSON" in ran.err
 
 
 @pytest.mark.slow

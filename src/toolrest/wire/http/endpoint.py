@@ -176,7 +176,7 @@ class Http:
             raise self._unusable(path, error) from None
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             where = self.provider.shown_url(path)
             raise ModelError("server", f"{where} did not answer with JSON") from None
 
