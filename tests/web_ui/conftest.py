@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -26,6 +27,10 @@ from toolrest.web_ui.server import WebPage
 HOST = "127.0.0.1:8137"
 ORIGIN = f"http://{HOST}"
 CODE = "123456"
+SCREENS = Path(__file__).parents[2] / "docs/screens"
+# Read before the tests take Toolrest's variables away.
+WRITE_DOCS, SHOTS = bool(os.environ.get("TOOLREST_WRITE_DOCS")), os.environ.get("TOOLREST_SHOTS")
+PICTURES = ("web-session", "web-approval", "web-phone", "web-changes", "web-batch")
 TOOLREST = Path(sys.executable).with_name("toolrest")
 FLAGS = [
     "--no-sandbox",
@@ -178,7 +183,8 @@ def waiting(
 class Served:
     """`toolrest web` as a process, and its one-time link."""
 
-    def __init__(self, home: Path, *flags: str) -> None:
+    def __init__(self, home: Path, *flags: str, cwd: Path | None = None) -> None:
+        self._cwd = cwd
         self._argv = [str(TOOLREST), "web", *flags]
         self._env = {**os.environ, "TOOLREST_HOME": str(home)}
         self.start("--port", "0")
@@ -187,6 +193,7 @@ class Served:
         self.process = subprocess.Popen(
             [*self._argv, *flags],
             env=self._env,
+            cwd=self._cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -237,6 +244,21 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
     yield page
     context.close()
     assert errors == []
+
+
+def take_picture(tab: Any, name: str) -> None:
+    """A picture of the docs: TOOLREST_WRITE_DOCS=1 writes it, TOOLREST_SHOTS=DIR keeps all."""
+    picture = tab.screenshot()
+    assert picture.startswith(b"\x89PNG")
+    if SHOTS:
+        Path(SHOTS, f"{name}.png").write_bytes(picture)
+    path = SCREENS / f"{name}.png"
+    if WRITE_DOCS and name in PICTURES:
+        image = pytest.importorskip("PIL.Image")
+        small = image.open(io.BytesIO(picture)).convert("P", palette=1, colors=64)
+        small.save(path, optimize=True)
+    if name in PICTURES:
+        assert path.stat().st_size < 150_000
 
 
 def open_first(tab: Any) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web_ui.conftest import CODE, ORIGIN, Client, Recorded, log_in, waiting
+from tests.cli.conftest import desk, serve  # noqa: F401 - fixtures
+from tests.web_ui.conftest import CODE, HOST, ORIGIN, Client, Recorded, log_in, waiting
 
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.policy.effects import Risk
@@ -40,6 +41,24 @@ async def test_the_list_has_a_row_for_each_session(
     assert [row["id"] for row in found] == [session.id]
     after = await client.get("/api/sessions", params={"before": other.id, "limit": "1"})
     assert [row["id"] for row in after.json()["sessions"]] == [session.id]
+
+
+@pytest.mark.slow
+async def test_a_title_of_any_script_is_shown_as_it_was_typed(
+    client_for: Callable[[WebPage], Client],
+    logins: Logins,
+    desk: Any,  # noqa: F811
+    serve: Any,  # noqa: F811
+) -> None:
+    """Also where Python takes the terminal for one of ASCII."""
+    serve(["\u4f60\u597d"])
+    env = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = await asyncio.to_thread(desk.process, "exec", "cjk \u4f60\u597d\u55ce", env=env)
+    assert done.code == 0, done.err
+    async with client_for(WebPage(str(desk.home), logins, (HOST,))) as client:
+        await log_in(client, logins)
+        (row,) = (await client.get("/api/sessions")).json()["sessions"]
+    assert (row["title"], row["last"]) == ("cjk \u4f60\u597d\u55ce", "\u4f60\u597d")
 
 
 @pytest.mark.parametrize("limit", ["9" * 5000, "0", "-1", "x", ""])

@@ -322,7 +322,7 @@ async def _events(
             if message["event"] in ("text_end", "reset"):
                 markup = LiveMarkup()
             if message["event"] == "text":
-                message = {"event": "text", **await _with_blocks(markup, message.get("text"))}
+                message = {**message, **await _with_blocks(markup, message.get("text"))}
             yield _message(message)
     finally:
         if coming is not None:

@@ -255,7 +255,17 @@ def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
             {"type": "input_image", "image_url": image_url(full)},
             IMAGE_END,
         ]
-    return [message("user", *parts, text)]
+    return [message("user", *parts, _typed(text))]
+
+
+def _typed(text: str) -> str:
+    """The text as it was typed, where Python took a terminal of UTF-8 for one of ASCII."""
+    if not any("\udc80" <= char <= "\udcff" for char in text):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # halves of other pairs
+        return text
 
 
 def image_url(path: str) -> str:

@@ -1,9 +1,10 @@
 // The composer: what is written now, messages, files behind an @, the model, stop, undo.
 
+const SOON = 1500; // milliseconds in which the journal has what is whole
 const LONGEST = 65536; // characters of live text that are drawn
 const drafts = new Map(); // messages that are not sent yet, by session; "" is a new one's
 const NOTHING = { on: false, control: false, hosted: false, busy: false, turn: null, undoing: false, armed: false, queued: [], model: "", models: [] };
-const live = { ...NOTHING, wanted: false, sent: [], texts: new Map(), outputs: new Map(), ended: new Set(), drawing: false };
+const live = { ...NOTHING, wanted: false, written: "", sent: [], texts: new Map(), outputs: new Map(), ended: new Set(), drawing: false };
 let folders = [];
 
 // What is written now
@@ -56,14 +57,17 @@ function heard(event, value) {
     one.text = (one.text + value.text).slice(-LONGEST);
   } else if (event === "text_end" || event === "reasoning_end") {
     const kind = event.slice(0, -4), known = live.texts.get(kind);
-    if (known?.recorded) dropText(kind);
-    else if (known) known.ended = true;
+    if (known?.recorded || known?.text.trim() === live.written) dropText(kind);
+    else if (known) {
+      known.ended = true;
+      setTimeout(() => { if (live.texts.get(kind) === known) dropText(kind); }, SOON);
+    }
   } else if (event === "output" && !live.ended.has(value.call)) {
     live.outputs.set(value.call, ((live.outputs.get(value.call) ?? "") + value.text).slice(-LONGEST));
   } else if (event === "end") {
-    if (value.error) say(value.error);
+    if (value.error && value.status !== "interrupted") say(value.error);
   } else if (event === "reset") {
-    for (const kind of [...live.texts.keys()]) dropText(kind);
+    for (const [kind, one] of [...live.texts]) if (!one.ended) dropText(kind); // what is whole waits for the journal
     live.outputs.clear();
   }
   drawLive();
@@ -88,6 +92,7 @@ function dropText(kind) {
 /** Blocks that are whole are appended; the open one is drawn anew. */
 function takeText(value) {
   const one = liveText("text");
+  one.text = (one.text + value.text).slice(-LONGEST);
   if (value.whole) {
     one.whole.append(...drawBlocks(value.whole));
     one.open.replaceChildren(...(value.open ? drawBlocks(value.open) : []));
@@ -112,6 +117,7 @@ function recorded(event) {
     drawQueue();
   }
   const kind = event.kind === "message" ? "text" : event.kind;
+  if (kind === "text") live.written = event.text.trim();
   const known = live.texts.get(kind);
   if (known?.ended) dropText(kind);
   else if (known) { known.recorded = true; known.node.remove(); }
@@ -179,7 +185,7 @@ function arm() {
 }
 
 function drawQueue() {
-  const rows = live.queued.map((text, at) => el("li", {}, el("span", { class: "line", text: visible(text), title: visible(text) }), el("span", { class: "quiet", text: "queued" }),
+  const rows = live.queued.map((text, at) => el("li", {}, el("span", { class: "line", text: visible(text), title: visible(text) }), el("span", { class: "quiet", text: live.busy ? "queued" : "goes after your next message" }),
     live.control ? el("button", { type: "button", class: "plain", "aria-label": `Remove: ${visible(text).slice(0, 80)}`, text: "Remove", on: { click: () => control("unqueue", { at, text }) } }) : ""));
   const sent = live.sent.map((text) => el("li", {}, el("span", { class: "line", text: visible(text) }), el("span", { class: "quiet", text: "sent, not read yet" })));
   $("queued").replaceChildren(...sent, ...rows);

@@ -120,7 +120,7 @@ function approvalCard(one) {
     form.says ? el("p", { class: "says" }, "The model says: ", el("em", { text: visible(form.says) })) : "",
     ...form.notes.map((note) => el("p", { class: "quiet", text: visible(note) })),
     askedLines(form),
-    el("div", { class: "row" }, ...form.options.map(buttonOf), one.critical ? pin : ""), instead,
+    el("div", { class: "row choices" }, ...form.options.map(buttonOf), one.critical ? pin : ""), instead,
     el("details", {}, el("summary", { text: "Details" }), el("ul", { class: "grants" }, ...grants),
       el("div", { class: "row" }, ...form.more.map((option) => buttonOf(option, 1))),
       form.details.length ? lineBlock(form.details, "Details") : ""));
@@ -134,7 +134,7 @@ async function answered() {
 
 /** What would run or change. */
 function askedLines(form) {
-  if (form.files?.length) return el("div", { class: "asked" }, ...form.files.map((file) => drawDiff(changeOf(file))));
+  if (form.files?.length) return el("div", { class: "asked", tabindex: "0", role: "region", "aria-label": "The change" }, ...form.files.map((file) => drawDiff(changeOf(file))));
   if (form.diff) return el("div", { class: "asked" }, unified(form.diff.split("\n").map(visible), "the change"));
   const lines = form.command ? form.command.split("\n") : form.call;
   return lines.length ? el("div", { class: "asked" }, lineBlock(lines, "What would run")) : "";

@@ -27,11 +27,12 @@ function drawRows() {
 }
 
 function sessionRow(session) {
-  const [sign, word] = STATES[session.state] ?? STATES.ended;
+  const now = (session.id === state.chosen && stateNow()) || session.state;
+  const [sign, word] = STATES[now] ?? STATES.ended;
   const changed = new Date(session.changed * 1000);
-  const last = session.state === "waiting" ? waitsFor(session.id) || "Waiting for you" : session.last;
+  const last = now === "waiting" ? waitsFor(session.id) || "Waiting for you" : session.last;
   const cost = session.cost === null || session.cost === undefined ? "" : dollars(session.cost);
-  return el("li", {}, el("a", { href: `#session=${encodeURIComponent(session.id)}`, "aria-current": session.id === state.chosen ? "true" : null, class: session.state, title: visible([session.title, session.model, cost].filter(Boolean).join(" · ")) },
+  return el("li", {}, el("a", { href: `#session=${encodeURIComponent(session.id)}`, "aria-current": session.id === state.chosen ? "true" : null, class: now, title: visible([session.title, session.model, cost].filter(Boolean).join(" · ")) },
     el("span", { class: "sign", "aria-hidden": "true", text: sign }),
     el("span", { class: "name line", text: visible(session.title || "(no message)") }),
     el("time", { class: "quiet", datetime: iso(changed), text: iso(changed) ? when(changed) : "" }),
@@ -62,6 +63,7 @@ function drawStatus() {
   if ($("status").textContent === said) return; // nothing new for a screen reader
   $("status").className = stateNow();
   $("status").textContent = said;
+  drawRows();
 }
 
 function drawHead() {

@@ -64,20 +64,20 @@ function drawAgents(agents, calls) {
   });
 }
 
-/** A call in one line: a verb, what it is done to, and room for its result. */
+/** A call in one line: a verb (before / after it was done), a note, and what it is done to. */
 function titleOf(event, files) {
   const plan = planOf(event);
   if (plan) {
     const now = plan.find((one) => one.status === "in_progress") ?? plan.find((one) => one.status !== "completed");
     return ["Plan", `${plan.filter((one) => one.status === "completed").length} of ${plan.length} done`, now?.step ?? ""];
   }
-  if (event.questions) return ["Asked", "", ""];
-  if (event.command !== null && !files) return ["Ran", "", event.command.trim().split("\n")[0]];
+  if (event.questions) return ["Ask/Asked", "", ""];
+  if (event.command !== null && !files) return ["Run/Ran", "", event.command.trim().split("\n")[0]];
   if (files) {
-    const verb = { add: "Created", delete: "Deleted", write: "Wrote" }[files.length === 1 ? files[0].kind : ""] ?? "Edited";
+    const verb = { add: "Create/Created", delete: "Delete/Deleted", write: "Write/Wrote" }[files.length === 1 ? files[0].kind : ""] ?? "Edit/Edited";
     return [verb, "", files.map((file) => file.path).join(", ")];
   }
-  const words = event.tool.replace(/^mcp__/, "").replaceAll("__", " / ").replaceAll("_", " ");
+  const words = event.tool.replace(/^mcp__/, "").replaceAll("__", " · ").replaceAll("_", " ");
   return [words.charAt(0).toUpperCase() + words.slice(1), "", event.title ?? ""];
 }
 
@@ -87,15 +87,23 @@ function drawCall(event, calls, time) {
   const [verb, note, what] = titleOf(event, files);
   const added = files ? counts(files) : "";
   const result = el("span", { class: "result" });
-  const line = el("summary", {}, el("b", { text: visible(verb) }), note ? el("span", { class: "quiet", text: ` ${note}` }) : "",
+  const [before, after] = verb.split("/");
+  const line = el("summary", {}, el("b", {}, el("span", { class: "before", text: visible(before) }), el("span", { class: "after", text: visible(after ?? before) })), note ? el("span", { class: "quiet", text: ` ${note}` }) : "",
     what ? el("code", { class: "what", text: visible(what) }) : "", added, result);
   const body = el("div", { class: "body" }, ...callBody(event, files));
   const short = files ? files.reduce((sum, file) => sum + file.lines.length, 0) <= OPEN : false;
   const cell = el("li", { class: planOf(event) ? "call planned" : "call", title: time.toLocaleString() },
     el("details", { open: short || Boolean(event.questions) }, line, body));
-  calls.set(event.id, { cell, body, result, planned: Boolean(planOf(event)), command: event.command !== null });
+  calls.set(event.id, { cell, body, result, planned: Boolean(planOf(event)), files: Boolean(files) });
   if (event.questions) asked.set(cell, event.questions);
   return [[cell, null]];
+}
+
+/** What a person did to a call, where that was its end. */
+function endedBy(text) {
+  const stopped = /^aborted by user after ([\d.]+)\s?s$/.exec(text), denied = /^rejected by user(?:: (.*))?$/s.exec(text);
+  if (stopped) return el("span", { class: "quiet", text: `stopped after ${stopped[1]} s` });
+  return denied && el("span", { class: "quiet denied", text: visible(denied[1] ? `you said no: ${denied[1]}` : "you said no") });
 }
 
 /** What came of a call, in its line and inside its entry. */
@@ -103,13 +111,15 @@ function drawOutput(event, calls) {
   if (event.agents) return drawAgents(event.agents, new Map([...calls].map(([id, call]) => [id, call.cell])));
   const call = calls.get(event.id);
   if (!call) return [];
-  if (asked.has(call.cell)) return [[drawAnswers(asked.get(call.cell), event), call.body]];
+  if (asked.has(call.cell)) return [[drawAnswers(asked.get(call.cell), event), call.body], [el("span"), call.result]];
+  const ended = endedBy(event.text.trim());
+  if (ended) return [[ended, call.result]];
   const failed = Boolean(event.code) || event.failed;
   const took = event.seconds >= 0.05 ? `${event.seconds < 10 ? event.seconds.toFixed(1) : Math.round(event.seconds)} s` : "";
   const end = event.code ? `exit code ${event.code}` : event.failed ? "failed" : "";
   const words = [end, took].filter(Boolean).join(" · ");
   const drawn = [[el("span", { class: failed ? "bad" : "", text: words }), call.result]];
-  if (call.planned || !(event.text || event.images)) return drawn;
+  if (call.planned || !(event.text || event.images) || (call.files && !failed)) return drawn;
   const lines = event.text.trimEnd().split("\n");
   drawn.push([el("div", { class: "output" }, code(event.text, `Output, ${lines.length} ${lines.length === 1 ? "line" : "lines"}`), ...pictures(event)), call.body]);
   if (event.images) call.body.parentElement.open = true;
