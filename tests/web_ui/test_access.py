@@ -9,7 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, Served, log_in, waiting
+from tests.screen import Screen
+from tests.web_ui.conftest import (
+    HOST,
+    ORIGIN,
+    TOOLREST,
+    Client,
+    Recorded,
+    Served,
+    log_in,
+    waiting,
+)
 
 from toolrest.config import load
 from toolrest.errors import ConfigError
@@ -267,3 +277,27 @@ def test_a_saved_page_cannot_be_broken_out_of() -> None:
     assert "<script>alert" not in text
     assert "\\u003c/script>" in text
     assert "connect-src 'none'" in text
+
+
+@pytest.mark.slow
+def test_enter_at_the_terminal_prints_a_link_for_another_tab(home: Path) -> None:
+    """The first tab stays logged in, and each link opens one."""
+    with Screen([TOOLREST, "web"], size=(24, 120), cwd=home) as screen:
+        screen.sees("press Enter for another")
+        screen.types("\r")
+        links: list[str] = []
+
+        def printed() -> bool:
+            text = screen.text.replace("\n", "")
+            links[:] = re.findall(r"http://127\.0\.0\.1:\d+/#token=([\w-]{43})", text)
+            return len(links) == 2
+
+        screen.until(printed)
+        port = re.search(r"127\.0\.0\.1:(\d+)", screen.text)
+        assert port
+        origin = f"http://127.0.0.1:{port[1]}"
+        for token, status in ((links[0], 200), (links[1], 200), (links[1], 401)):
+            answer = httpx.post(
+                f"{origin}/api/login", json={"token": token}, headers={"Origin": origin}
+            )
+            assert answer.status_code == status
