@@ -282,7 +282,7 @@ def test_a_saved_page_cannot_be_broken_out_of() -> None:
 @pytest.mark.slow
 def test_enter_at_the_terminal_prints_a_link_for_another_tab(home: Path) -> None:
     """The first tab stays logged in, and each link opens one."""
-    with Screen([TOOLREST, "web"], size=(24, 120), cwd=home) as screen:
+    with Screen([str(TOOLREST), "web"], size=(24, 120), cwd=home) as screen:
         screen.sees("press Enter for another")
         screen.types("\r")
         links: list[str] = []
