@@ -116,7 +116,7 @@ class Look(Struct):
                 plural = "" if count == 1 else "s"
                 facts.append(f"{count} {name}{plural}{' changed' if name == 'file' else ''}")
         if cell.cost is not None:
-            facts.append(dollars(cell.cost))
+            facts.append(f"${cell.cost:.2f}" if cell.cost >= 0.01 else dollars(cell.cost))
         return [*found, *self._hung([[("dim", " · ".join(facts))]])]
 
     # Calls
@@ -211,7 +211,7 @@ class Look(Struct):
             if not self.is_live and room - 2 < drawn_width(text) <= self.width:
                 found.append([("dim", text)])
                 continue
-            rows = broken([("dim", text)], max(room - margin, 8))
+            rows = broken([("dim", text)], max(room - margin, 1))
             found += hung(rows[: 1 if self.is_live else _LONG], indent, indent)
         return found
 
@@ -232,7 +232,7 @@ class Look(Struct):
             body = [*body[:_DIFF_LINES], [("dim", f"    … {more_lines(more)}")]]
         for line in body:
             number, rest = line[:1], line[1:]
-            rows = broken(rest, max(self.width - 2 - len(number[0][1]), 8))
+            rows = broken(rest, max(self.width - 2 - len(number[0][1]), 1))
             head += hung(rows, number, [("", " " * len(number[0][1]) + " ")])
         return head
 
