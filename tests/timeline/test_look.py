@@ -92,6 +92,15 @@ def test_a_read_file_is_one_line_without_its_text() -> None:
         done=True,
     )
     assert rows(cell) == ["  Read   tests/a.py"]
+    cell.arguments = '{"file_path": "/ws/tests/a.py", "offset": 11, "limit": 40}'
+    assert rows(cell) == ["  Read   tests/a.py:11-50"]
+
+
+def test_a_rule_for_80_columns_has_one_row() -> None:
+    assert rows(ran("pytest", "=" * 30 + " 1 passed " + "=" * 40, exit_code=0)) == [
+        "  Ran    pytest",
+        "         " + "=" * 30 + " 1 passed " + "=" * 30,
+    ]
 
 
 def test_a_change_has_numbers_and_the_words_that_differ() -> None:
