@@ -284,7 +284,7 @@ def test_a_sub_agent_that_ends_prints_nothing_into_the_line(desk: Any, serve: An
     with Screen([TOOLREST, "--plain"], cwd=desk.workspace) as plain:
         plain.sees("you:")
         plain.types("go" + ENTER)
-        plain.sees("now: agent explorer-1", "that was it", "Worked for")
+        plain.sees("now: agent explorer-1", "that was it", "tokens in")
         plain.until(lambda: plain.rows[plain.cursor[0]] == "you:", "the prompt")
         let_go(desk)
         plain.types("and")

@@ -70,7 +70,7 @@ def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
 def test_prices_of_ones_own_make_a_cost_that_a_resumed_session_keeps(chat: Any) -> None:
     screen = chat(["hello", "again"], settings=PRICES)
     says(screen, "hi")
-    screen.sees("100 Worked for, 10 out, $0.30")
+    screen.sees(" · $0.30\n")
     screen.shows("100% context left                              $0.30")
     screen.types(CTRL_D)
     assert screen.ends() == 0

@@ -173,5 +173,5 @@ class Above:
         last, self._last = self._last, kind
         together = last == kind and kind in ("notice", "said")
         together = together or (last == kind == "call" and not self._was_long)
-        if last and not together and (kind != "end" or last == "call"):
+        if last and not together and (kind, last) != ("end", "message"):
             self.waiting.append([])

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from time import monotonic
+from typing import Any
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
@@ -43,6 +44,7 @@ from toolrest.chat.terminal.paste_input import PasteInput
 from toolrest.chat.terminal.quiet_output import InlineApplication, notification, quiet_output
 from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatSettings
+from toolrest.timeline.blocks import read_blocks
 from toolrest.timeline.cells import (
     Cell,
 )
@@ -88,6 +90,7 @@ class ChatScreen:
         self.above = Above(self.live, lambda: self.size[1], self._message_room)
         self._frame: asyncio.TimerHandle | None = None
         self._rests_until = 0.0
+        self._can_read: asyncio.Future[Any] | None = None
         self.buffer = Buffer(
             multiline=True,
             history=PrivateHistory(home),
@@ -366,6 +369,9 @@ class ChatScreen:
     def began(self) -> None:
         """A turn is under way."""
         self.live.began = monotonic()
+        if not self._can_read and self.app.loop is not None:
+            # What reads Markdown is slow to import: while the first request is on its way.
+            self._can_read = self.app.loop.run_in_executor(None, read_blocks, "`.`")
 
     def ended(self) -> None:
         """The turn is over."""

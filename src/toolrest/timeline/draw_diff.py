@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 
 from toolrest.timeline.cells import FileDiff
 from toolrest.timeline.text import safe_lines
@@ -89,6 +88,9 @@ def _run(lines: Sequence[str], start: int, sign: str) -> int:
 
 
 def _changed(before: str, after: str) -> tuple[Line, Line]:
+    # Slow to import, and needed where lines replace others alone.
+    from difflib import SequenceMatcher
+
     old, new = safe_lines(before)[0], safe_lines(after)[0]
     plain: tuple[Line, Line] = [("red", old)], [("green", new)]
     if len(old) > _LONGEST or len(new) > _LONGEST:

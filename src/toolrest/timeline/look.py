@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from toolrest.timeline.calls import call_title, shorter
+from toolrest.timeline.calls import arguments_of, call_title, shorter
 from toolrest.timeline.cells import (
     TAIL,
     CallCell,
@@ -116,7 +116,7 @@ class Look(Struct):
                 plural = "" if count == 1 else "s"
                 facts.append(f"{count} {name}{plural}{' changed' if name == 'file' else ''}")
         if cell.cost is not None:
-            facts.append(dollars(cell.cost))
+            facts.append(f"${cell.cost:.2f}" if cell.cost >= 0.01 else dollars(cell.cost))
         return [*found, *self._hung([[("dim", " · ".join(facts))]])]
 
     # Calls
@@ -146,9 +146,8 @@ class Look(Struct):
             verb = "Run" if not cell.done else "Not run" if cell.state == "denied" else "Ran"
         else:
             verb = _VERBS.get(cell.icon, cell.tool)
-            title = safe_lines(call_title(cell.tool, cell.arguments, self.workspace))[0]
             style = "blue" if cell.icon in _VERBS else ""
-            texts = [[(style, title.partition(" ")[2])]]
+            texts = [[(style, safe_lines(_about(cell, self.workspace))[0])]]
         verb = safe_lines(verb)[0]
         facts = self._facts(cell)
         size = drawn_width(plain_text(facts))
@@ -198,20 +197,16 @@ class Look(Struct):
         return self._quoted(lines, texts)
 
     def _quoted(self, head: list[Line], texts: list[str]) -> list[Line]:
-        """Lines of output: further to the left where they fit the terminal there alone.
-
-        Off a terminal programs draw for 80 columns, which then stand without any indent.
-        """
+        """Lines of output; one that fits the terminal only without an indent stands without."""
         room = self.width - 1
-        fitting = [size for text in texts if (size := drawn_width(text)) <= room - 2]
-        margin = max(min(MARGIN, room - max(fitting, default=0), room // 3), 2)
+        margin = MARGIN if room >= 3 * MARGIN else 2
         indent: Line = [("", " " * margin)]
         found = hung(head, indent, indent)
-        for text in texts:
+        for text in (_shorter_rule(text, room - margin) for text in texts):
             if not self.is_live and room - 2 < drawn_width(text) <= self.width:
                 found.append([("dim", text)])
                 continue
-            rows = broken([("dim", text)], max(room - margin, 8))
+            rows = wrapped([("dim", text)], max(room - margin, 1))
             found += hung(rows[: 1 if self.is_live else _LONG], indent, indent)
         return found
 
@@ -232,7 +227,7 @@ class Look(Struct):
             body = [*body[:_DIFF_LINES], [("dim", f"    … {more_lines(more)}")]]
         for line in body:
             number, rest = line[:1], line[1:]
-            rows = broken(rest, max(self.width - 2 - len(number[0][1]), 8))
+            rows = broken(rest, max(self.width - 2 - len(number[0][1]), 1))
             head += hung(rows, number, [("", " " * len(number[0][1]) + " ")])
         return head
 
@@ -254,6 +249,24 @@ class Look(Struct):
 
 def _lead(verb: str) -> Line:
     return [("", "  "), ("bold", f"{verb:<{_VERB - 1}} ")]
+
+
+def _shorter_rule(text: str, room: int) -> str:
+    """A line that ends in a rule, which programs draw for 80 columns, with less of the rule."""
+    end = text.rstrip(text[-1:])
+    is_rule = len(text) - len(end) > len(text) - room > 0 and not text[-1].isalnum()
+    return text[:room] if is_rule else text
+
+
+def _about(cell: CallCell, workspace: str) -> str:
+    """What a call is about; of a file that is read in part, which lines."""
+    values = arguments_of(cell.arguments)
+    path, first, count = (values.get(name) for name in ("file_path", "offset", "limit"))
+    if cell.icon == "read" and isinstance(path, str) and isinstance(first or count, int):
+        first = first if isinstance(first, int) else 1
+        last = f"-{first + count - 1}" if isinstance(count, int) else "-"
+        return f"{shorter(path, workspace)}:{first}{last}"
+    return call_title(cell.tool, cell.arguments, workspace).partition(" ")[2]
 
 
 def denial(cell: CallCell) -> str:
