@@ -33,6 +33,7 @@ class OwnCommandError(ToolrestError):
 async def run_own(chat: ChatApp, line: str) -> None:
     """Run a line with the person's terminal, and keep what it printed for the model."""
     conversation, screen = chat.session.conversation, chat.screen
+    screen.ends_part()
     screen.say(f"! {line}", "bold")
     screen.flush()
     async with in_terminal():

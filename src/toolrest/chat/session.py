@@ -167,7 +167,7 @@ class ChatSession:
         runner = self.conversation.rest.session.runner.made
         rows = runner.sessions.list() if runner is not None else ()
         count = sum(row.exit_code is None for row in rows)
-        return f" · {count} background command{'s' * (count > 1)} ended" if count else ""
+        return f"\n{count} background command{'s' * (count > 1)} ended" if count else ""
 
     async def _go_on_here(self, *, with_turn: bool) -> None:
         """Go on with this session, opened anew in a folder that is trusted now."""
