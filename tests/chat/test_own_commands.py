@@ -249,3 +249,20 @@ def test_the_command_ends_with_the_chat(chat: Any, desk: Any) -> None:
     stat = Path("/proc", pid.read_text().strip(), "stat")
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "XZ"
     assert settings(screen)[3] & termios.ECHO
+
+
+@pytest.mark.slow
+def test_what_is_typed_ahead_comes_into_the_line(chat: Any, desk: Any) -> None:
+    """And is neither sent nor run, whatever it is."""
+    os.mkfifo(desk.workspace / "gate")
+    screen = chat([])
+    own(screen, "echo up; cat gate")
+    screen.sees("\nup")
+    screen.types("!touch ran\n")
+    screen.sees("!touch ran")
+    with open(desk.workspace / "gate", "w") as gate:
+        gate.write("on\n")
+    screen.shows("› !touch ran")
+    screen.types(ENTER)
+    screen.shows(NOT_RUN)
+    assert not (desk.workspace / "ran").exists()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.chat.test_chat import CTRL_C, CTRL_D, ENTER, ESC, says
+from tests.screen import Screen
 
 from toolrest.agent.conversation.usage import Accounting
 from toolrest.chat.keys import keys_of
@@ -66,18 +67,23 @@ def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
     screen.sees("  cost       – (a price is not known")
 
 
+def bottom(screen: Screen) -> str:
+    """The status line."""
+    return next((row for row in screen.rows if "context left" in row), "")
+
+
 @pytest.mark.slow
 def test_prices_of_ones_own_make_a_cost_that_a_resumed_session_keeps(chat: Any) -> None:
     screen = chat(["hello", "again"], settings=PRICES)
     says(screen, "hi")
-    screen.sees(" · $0.30\n")
-    screen.shows("100% context left                              $0.30")
+    screen.sees("Worked for", " · $0.30")
+    screen.until(lambda: bottom(screen).endswith("$0.30"), "the status line")
     screen.types(CTRL_D)
     assert screen.ends() == 0
     other = chat.again("resume", "--last")
-    other.shows("100% context left                              $0.30")
+    other.until(lambda: bottom(other).endswith("$0.30"), "the status line")
     says(other, "and now?")
-    other.shows("100% context left                              $0.60")
+    other.until(lambda: bottom(other).endswith("$0.60"), "the status line")
 
 
 # Keys
@@ -205,7 +211,9 @@ def test_a_model_and_its_effort_are_picked_from_what_is_known(chat: Any, serve: 
     server = serve.servers[-1]
     server._models = ("gpt-5-mini", "gpt-5.5", "odd-one")
     says(screen, "/model")
-    screen.shows("Which model?", "› gpt-5.5", "  gpt-5-mini", "$0.25 in, $2 out", "low medium")
+    screen.shows(
+        "Which model?", "› gpt-5.5", "  gpt-5-mini  272k  $0.25 in, $2 out  minimal low medium"
+    )
     screen.types("\x1b[A" + ENTER)
     screen.shows("How much effort for gpt-5-mini?", "› as the model's server likes it")
     screen.types("\x1b[B\x1b[B" + ENTER)

@@ -156,7 +156,7 @@ class Above:
 
     def ends_part(self) -> None:
         """Set what comes next apart, whatever it is."""
-        self._last = "part"
+        self._last = self._last and "part"
 
     def cleared(self) -> None:
         """Nothing stands above any more."""

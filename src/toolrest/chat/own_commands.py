@@ -33,6 +33,7 @@ class OwnCommandError(ToolrestError):
 async def run_own(chat: ChatApp, line: str) -> None:
     """Run a line with the person's terminal, and keep what it printed for the model."""
     conversation, screen = chat.session.conversation, chat.screen
+    screen.ends_part()
     screen.say(f"! {line}", "bold")
     screen.flush()
     async with in_terminal():
@@ -40,6 +41,8 @@ async def run_own(chat: ChatApp, line: str) -> None:
             ran = await run_in_terminal(line, conversation.rest.cwd, chat.environment)
         except OSError as error:
             raise OwnCommandError(f"Cannot run it: {error.strerror}") from None
+    if unread := "".join(char for char in ran.unread if char.isprintable() or char == "\n"):
+        chat.actions.paste(unread.rstrip("\n"))  # it is not run, and not sent
     if ran.code:
         how = f"signal {-ran.code}" if ran.code < 0 else f"exit code {ran.code}"
         screen.say(f"✗ {how}", "yellow")

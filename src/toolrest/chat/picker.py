@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from toolrest.timeline.draw import Line
-from toolrest.timeline.text import shown
+from toolrest.timeline.text import safe_lines, shown
 
 _ROWS = 10
 
@@ -33,7 +33,7 @@ class Picker(Struct, eq=False):
         start = max(0, min(self.at - most // 2, len(self.rows) - most))
         found: list[Line] = [[("yellow", self.title)]] if room > 1 else []
         for number, row in enumerate(self.rows[start : start + most], start):
-            text = shown(" ".join(row.split("\n")))
+            text = safe_lines(" ".join(row.split("\n")))[0]
             marked = number == self.at
             found.append([("bold" if marked else "dim", f"{'›' if marked else ' '} {text}")])
         return [*found, [("italic", f"  … {more}")]] if more else found

@@ -236,8 +236,8 @@ class ChatScreen:
 
     def _footer_text(self) -> StyleAndTextTuples:
         width = self.size[1]
-        text = self.live.hint or self.status(width)
-        return [(self.colours.live["dim"], cut_to(text, width - 1))]
+        hint = cut_to(self.live.hint, width - 1)
+        return [(self.colours.live["dim"], hint or self.status(width))]
 
     def _invites(self) -> bool:
         """Whether the empty line says what may be written in it."""

@@ -150,6 +150,7 @@ class ChatSession:
         if self._check is not None:
             self._check({**before, **settings})  # before anything is ended
         await self.interrupt()
+        left = self._in_background()
         await self._end_session()
         self._queue_sent()
         self.changed_settings.update(settings)
@@ -159,7 +160,14 @@ class ChatSession:
             self.changed_settings = before
             self._use(self._open(path, before), "Settings stay as they were", is_same=True)
             raise
-        self._use(opened, change_line(settings) or _trusted_line(opened), is_same=True)
+        self._use(opened, (change_line(settings) or _trusted_line(opened)) + left, is_same=True)
+
+    def _in_background(self) -> str:
+        """What is said of commands in the background, which end with the session's process."""
+        runner = self.conversation.rest.session.runner.made
+        rows = runner.sessions.list() if runner is not None else ()
+        count = sum(row.exit_code is None for row in rows)
+        return f"\n{count} background command{'s' * (count > 1)} ended" if count else ""
 
     async def _go_on_here(self, *, with_turn: bool) -> None:
         """Go on with this session, opened anew in a folder that is trusted now."""

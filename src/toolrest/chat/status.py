@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.utils import get_cwidth
+
 from toolrest import __version__
 from toolrest.sandbox.weak import WEAK
 from toolrest.timeline import session_text
@@ -75,7 +77,7 @@ def status_line(
         [f"{share} left"] if share else [],
     ):
         left = " · ".join([*facts, *more])
-        gap = width - 4 - text_width(left) - len(right)
+        gap = width - 3 - get_cwidth(left) - len(right)
         if gap >= (2 if right else 0):
             return f"  {left}{' ' * gap if right else ''}{right}"
     return cut_to(f"  {left}", width - 1)
@@ -84,7 +86,7 @@ def status_line(
 def _background(running: list[str]) -> list[str]:
     if len(running) != 1:
         return [f"◦ {len(running)} commands run"] if running else []
-    return [f"◦ {cut_to(safe_lines(running[0])[0], 24)}"]
+    return [f"◦ {cut_to(safe_lines(running[0])[0], 20)}"]
 
 
 def _end_of(path: str, width: int) -> str:

@@ -87,7 +87,7 @@ async def _change(chat: ChatApp, row: ModelFacts, effort: str) -> None:
         more = {"model_reasoning_effort": chosen} if chosen and chosen != current else {}
         chat.spawn(chat.session.change(model=row.model, **more))
 
-    title = f"How much effort for {shown(row.model)}? (↑ ↓, Enter; Esc leaves)"
+    title = f"How much effort for {shown(row.model)}? (Esc leaves)"
     at = efforts.index(usual) if usual is not None else 0
     chat.screen.pick(Picker(title, rows, take, at))
 

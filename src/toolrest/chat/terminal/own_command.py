@@ -51,6 +51,8 @@ class Ran(Struct):
     code: int
     output: str
     seconds: float
+    unread: str = ""
+    """What was typed ahead, and the command did not read."""
 
 
 async def run_in_terminal(line: str, cwd: str, env: Mapping[str, str]) -> Ran:
@@ -111,7 +113,8 @@ class _Relay:
                     child.wait()
         finally:
             self._put_back()
-        return Ran(code, self._text(), monotonic() - began)
+        unread = self._keys.decode("utf-8", "replace").replace("\r", "\n")
+        return Ran(code, self._text(), monotonic() - began, unread)
 
     def _relay(self, ours: socket.socket) -> int:
         os.set_blocking(self._master, False)
@@ -136,9 +139,15 @@ class _Relay:
                 if said != b"T":
                     while self._show():
                         pass
-                    return int(struct.unpack("i", ours.recv(4))[0]) if said else -signal.SIGHUP
+                    return self._ended(ours) if said else -signal.SIGHUP
                 self._suspend()
                 ours.send(b"C")
+
+    def _ended(self, ours: socket.socket) -> int:
+        code, count = struct.unpack("iI", ours.recv(8, socket.MSG_WAITALL))
+        unread = ours.recv(count, socket.MSG_WAITALL) if count else b""
+        self._keys = unread + self._keys
+        return int(code)
 
     def _show(self) -> bool:
         """Relay what it has written; False when there is nothing."""

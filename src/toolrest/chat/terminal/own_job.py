@@ -1,7 +1,7 @@
 """The parent of a command of the person's own, in the command's terminal: a shell of one job.
 
 Started with `-I -S`, so it imports nothing of ours. It tells the chat when the job is stopped
-(`T`) and how it ended, and continues the job when a byte comes.
+(`T`), how it ended and what it left unread, and continues the job when a byte comes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import termios
 from contextlib import suppress
 
+_MOST = 4096
 _OURS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -36,7 +37,18 @@ def main() -> None:
         go_on = os.read(control, 1)
         _to_front(job)
         os.killpg(job, signal.SIGCONT if go_on else signal.SIGHUP)
-    os.write(control, b"E" + struct.pack("i", os.waitstatus_to_exitcode(status)))
+    left = _unread()
+    os.write(control, b"E" + struct.pack("iI", os.waitstatus_to_exitcode(status), len(left)) + left)
+
+
+def _unread() -> bytes:
+    """What was typed ahead, and the job has not read."""
+    _to_front(os.getpid())
+    settings = termios.tcgetattr(0)
+    settings[3] &= ~(termios.ICANON | termios.ECHO)
+    settings[6][termios.VMIN] = settings[6][termios.VTIME] = 0
+    termios.tcsetattr(0, termios.TCSANOW, settings)
+    return os.read(0, _MOST)
 
 
 def _become(shell: str, line: str) -> None:
