@@ -226,7 +226,7 @@ async def leave(tasks: list[asyncio.Task[None]]) -> None:
 
 _DRAWN = "count => document.querySelectorAll('.chunk > li').length > count"
 _FRAMES = """async (how) => {
-    const main = document.getElementById("main"), scrub = document.getElementById("scrub");
+    const main = document.getElementById("scroll"), scrub = document.getElementById("scrub");
     const times = [];
     main.scrollTop = 0;
     let last = performance.now();

@@ -15,6 +15,9 @@ from tests.control.conftest import WRITE, Controlled
 from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, log_in
 from tests.web_ui.test_control import post, running  # noqa: F401 - a fixture
 
+from toolrest.chat.session import ChatSession
+from toolrest.cli.servers.host import _Unseen
+from toolrest.control.controls import ControlError
 from toolrest.web_ui.access import Logins
 from toolrest.web_ui.hosted import HostedSessions
 from toolrest.web_ui.listing import SessionList
@@ -245,6 +248,7 @@ async def test_only_a_model_of_the_settings_is_taken(
     for name in ("other", "openai:gpt-5.5", "mine:large", "", None, ["mine:small"]):
         answer = await post(client, one, "model", name=name)
         assert answer.status_code == 409
+        assert "name no model" in answer.json()["error"]
     assert one.session.model.name == before
 
 
@@ -269,6 +273,17 @@ async def test_nothing_else_than_a_queued_message_is_removed(
 ) -> None:
     one = running(["done"])
     assert (await post(client, one, "unqueue", at=at, text="x")).status_code == 409
+
+
+@pytest.mark.parametrize(("at", "text"), [(0, "two"), (1, "one"), (2, "two"), (-1, "two")])
+def test_the_message_that_is_removed_is_the_one_that_was_shown(at: int, text: str) -> None:
+    session = ChatSession(lambda *_: pytest.fail("nothing is opened"), _Unseen())
+    session.queue += ["one", "two"]
+    with pytest.raises(ControlError, match="not queued any more"):
+        session.unqueue(at, text)
+    assert session.queued() == ["one", "two"]
+    session.unqueue(1, "two")
+    assert session.queued() == ["one"]
 
 
 async def test_undo_names_its_files_and_changes_nothing_before(

@@ -63,12 +63,12 @@ def read_events(path: str, offset: int) -> tuple[list[JSONObject], int]:
     events: list[JSONObject] = []
     for line in bytes(data[:end]).split(b"\n")[:-1]:
         offset += len(line) + 1
-        events += ({**event, "at": offset} for event in line_events(line))
+        events += ({**event, "at": offset} for event in line_events(line, drawn=True))
     return events, offset
 
 
-def line_events(line: bytes) -> Iterator[JSONObject]:
-    """What a page is shown of one line of a journal."""
+def line_events(line: bytes, *, drawn: bool = False) -> Iterator[JSONObject]:
+    """What a page is shown of one line of a journal; `drawn`, with the blocks of its texts."""
     try:
         value = line_json(line)
         time = datetime.fromisoformat(value["timestamp"]).timestamp()
@@ -78,7 +78,7 @@ def line_events(line: bytes) -> Iterator[JSONObject]:
     if not isinstance(payload, dict):
         return
     if kind == "response_item":
-        yield from ({**event, "time": time} for event in _item_events(payload))
+        yield from ({**event, "time": time} for event in _item_events(payload, drawn))
     elif kind == "event_msg" and payload.get("type") == "token_count":
         yield {**_tokens(payload), "time": time}
     elif kind == "event_msg" and payload.get("type") == AGENT_TOKENS:
@@ -92,7 +92,7 @@ def line_events(line: bytes) -> Iterator[JSONObject]:
         yield {"kind": "turn", "model": str(payload.get("model") or ""), "time": time}
 
 
-def _item_events(item: JSONObject) -> Iterator[JSONObject]:
+def _item_events(item: JSONObject, drawn: bool) -> Iterator[JSONObject]:
     if is_output(item):
         text = output_text(item)
         answers = {"answers": found} if (found := given_answers(text)) else {}
@@ -106,7 +106,7 @@ def _item_events(item: JSONObject) -> Iterator[JSONObject]:
         yield {**event, **answers, **exited, **ran, **failed, **_images(item)}
         return
     for cell in stored_cells([item]):
-        yield {**cell_json(cell), **_images(item)}
+        yield {**cell_json(cell, drawn), **_images(item)}
 
 
 def _images(item: JSONObject) -> JSONObject:
@@ -122,15 +122,15 @@ def _objects(parts: Any) -> list[JSONObject]:
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def cell_json(cell: Cell) -> JSONObject:
+def cell_json(cell: Cell, drawn: bool) -> JSONObject:
     """A cell as a page gets it."""
     match cell:
         case UserCell():
             return {"kind": "user", "text": _cut(cell.text)}
         case MessageCell():
-            return {"kind": "message", **_words(cell.text)}
+            return {"kind": "message", **_words(cell.text, drawn)}
         case ReasoningCell():
-            return {"kind": "reasoning", **_words(cell.text)}
+            return {"kind": "reasoning", **_words(cell.text, drawn)}
         case CallCell():
             return {
                 "kind": "call",
@@ -146,9 +146,9 @@ def cell_json(cell: Cell) -> JSONObject:
     return {"kind": "notice", "text": ""}
 
 
-def _words(text: str) -> JSONObject:
+def _words(text: str, drawn: bool) -> JSONObject:
     """A text of the model, with its blocks where it is read as Markdown."""
-    blocks = message_blocks(text)
+    blocks = message_blocks(text) if drawn else None
     return {"text": _cut(text), **({} if blocks is None else {"blocks": blocks})}
 
 

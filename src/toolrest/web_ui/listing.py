@@ -8,6 +8,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TypeAlias
 
 from toolrest.agent.history.journal import FOLDER
@@ -196,8 +197,13 @@ def text_of(meta: JSONObject, name: str) -> str:
 
 def home_relative(folder: str) -> str:
     """A folder as people write it, from their home folder on."""
-    home = os.path.expanduser("~").rstrip("/")
+    home = _home()
     return "~" + folder[len(home) :] if home and f"{folder}/".startswith(f"{home}/") else folder
+
+
+@cache
+def _home() -> str:
+    return os.path.expanduser("~").rstrip("/")
 
 
 def _whole_lines(data: bytes) -> Iterator[bytes]:
