@@ -16,12 +16,12 @@ from toolrest.testing import Call, Freeform
 pytestmark = pytest.mark.needs("sandbox")
 
 
-def outside(cmd: str = "echo was here > ../outside") -> Call:
+def outside(cmd: str = "echo was here > ../outside", reason: str = "May I?") -> Call:
     arguments = {
         "cmd": cmd,
         "login": False,
         "sandbox_permissions": "require_escalated",
-        "justification": "May I?",
+        "justification": reason,
     }
     return Call("exec_command", arguments)
 
@@ -81,6 +81,16 @@ def test_arrows_mark_an_answer_and_enter_takes_it(chat: Any, desk: Any) -> None:
     screen.types("\r")
     screen.sees("You said no", "then not")
     assert not ran(desk)
+
+
+def test_the_models_reason_cannot_be_taken_for_ours(chat: Any) -> None:
+    """Failed before: its second row stood where our own notes do."""
+    claim = "It writes nothing, and it runs in the sandbox all the same, as it did before."
+    screen = chat([outside(reason=f"{'x' * 56} {claim} Trust me."), "then not"], NO_COLOR="1")
+    asked(screen)
+    start = screen.rows.index("  Run this command outside the sandbox?")
+    assert screen.rows[start + 2].startswith("    It writes nothing")
+    assert screen.rows[start + 2].endswith(" …")
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ from tests.chat.conftest import READY
 from tests.forked import TOOLREST
 from tests.screen import Screen
 
+from toolrest.chat.commands.copying import copied_text, osc52
 from toolrest.chat.commands.names import COMMANDS
 from toolrest.testing import Call, Fail, Freeform, Say, Think
+from toolrest.timeline.cells import MessageCell
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_O = "\r", "\x1b", "\x03", "\x04", "\x0f"
 LINES = "\n".join(f"line {n} of the answer" for n in range(60))
@@ -96,6 +98,25 @@ def test_copied_text_is_what_was_said(chat: Any) -> None:
     answer = ANSWER.replace("\x1b", "")
     assert copied(screen.raw)[:-1] == [answer, "x = 1\n\ny = 2", "ls"]
     assert copied(screen.raw)[-1] == f"## User\n\nhello\n\n{answer}"
+
+
+def test_a_copy_holds_no_more_than_the_screen(chat: Any) -> None:
+    """Failed before: a secret that a model wrote was copied."""
+    key = "sk-" + "a1B2" * 8
+    screen = chat([f"It is {key}."], SHOP_API_KEY=key)
+    says(screen, f"is it {key}?")
+    screen.sees("It is [redacted", "Worked for")
+    for words in ("/copy", "/copy all"):
+        says(screen, words)
+        screen.sees("Copied")
+        assert copied(screen.raw)[-1].endswith("It is [redacted:SHOP_API_KEY].")
+        assert key not in copied(screen.raw)[-1]
+
+
+def test_a_letter_that_is_none_is_not_copied() -> None:
+    """Failed before, as an error in Toolrest itself."""
+    _, text = copied_text([MessageCell(text="one\ud800 two")], "")
+    assert b64decode(osc52(text)[7:-1]) == b"one two"
 
 
 @pytest.mark.needs("sandbox")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from toolrest.timeline.draw import Drawing, duration, safe_lines
 from toolrest.timeline.draw_diff import diff_lines
 from toolrest.timeline.plain import PlainPrinter, has_colour, styled
 from toolrest.timeline.stored import markdown, stored_cells
+from toolrest.timeline.wrap import plain_text
 
 
 class Tty(io.StringIO):
@@ -423,3 +425,21 @@ def test_stored_sessions_have_the_same_cells() -> None:
     assert "**sub-agent explorer-1, completed**\n\nlook\n\ntwo" in text
     assert "- [x] a\n- [ ] b" in text
     assert '"agent_id"' not in text
+
+
+def test_a_removed_line_that_begins_like_a_head_is_shown() -> None:
+    """Failed before where a change empties the file: a question did not show that line."""
+    text = "--- a.sql\n+++ a.sql\n@@ -1,2 +0,0 @@\n--- the users\n-select 1\n"
+    drawn = [plain_text(line) for line in diff_lines(FileDiff("a.sql", "update", text))]
+    assert drawn == ["      1 --- the users", "      2 -select 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pairs", [150, 3000])
+def test_changed_words_are_looked_for_as_long_as_it_is_quick(pairs: int) -> None:
+    """Failed before: a question with such a change stopped the chat for half a minute."""
+    line = "a," * 199
+    text = f"@@ -1,{pairs} +1,{pairs} @@\n" + f"-{line}q\n" * pairs + f"+z{line}\n" * pairs
+    began = thread_time()
+    assert len(diff_lines(FileDiff("a", "update", text))) == 2 * pairs
+    assert thread_time() - began < 0.6

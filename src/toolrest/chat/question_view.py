@@ -85,10 +85,11 @@ def _small(
 
 
 def _head(form: ApprovalForm, width: int) -> list[Line]:
-    says = _indented([("italic", f"The model says: {form.says}")], width) if form.says else []
+    # Indented further than our own words: no row of a long reason can be taken for one of them.
+    reason = wrapped([("italic", f"The model says: {form.says}")], max(width - 7, 8))
+    says = hung(reason, [("", "  ")], [("", "    ")]) if form.says else []
     if len(says) > _SAYS:
-        last = _clip([*says[_SAYS - 1][1:], ("italic", " …")], width - 3)
-        says = [*says[: _SAYS - 1], [("", "  "), *last[:-1], ("italic", "…")]]
+        says = [*says[: _SAYS - 1], [*says[_SAYS - 1], ("italic", " …")]]
     return [
         *_indented([("bold", form.sentence)], width),
         *says,

@@ -13,6 +13,9 @@ _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.5
 _LONGEST = 400
 """Letters of a line whose changed words are looked for."""
+_PAIRS = 200
+_MOST_WORDS = 100
+"""The lines of a change, and the words of a line, that are looked at: each takes its time."""
 _KINDS = {"+": "green", "-": "red", "@": "cyan", " ": ""}
 
 
@@ -26,13 +29,15 @@ def diff_lines(file: FileDiff) -> list[Line]:
         ]
     found: list[Line] = []
     old = new = 0
+    in_hunk = False
     body = _lines(file.text)
     for text, pieces in zip(body, _coloured(body), strict=True):
         if text.startswith("@@"):
-            if new:
+            if in_hunk:
                 found.append([("dim", "      ⋮")])
             old, new = _hunk(text)
-        elif new or not text.startswith(("--- ", "+++ ")):
+            in_hunk = True
+        elif in_hunk or not text.startswith(("--- ", "+++ ")):
             found.append([_number(old if text.startswith("-") else new), *pieces])
             old += not text.startswith("+")
             new += not text.startswith("-")
@@ -65,19 +70,20 @@ def _number(number: int) -> tuple[str, str]:
 
 def _coloured(lines: Sequence[str]) -> Iterator[Line]:
     """The lines in the colours of their signs; where lines replace others, the words too."""
-    at = 0
+    at, left = 0, _PAIRS
     while at < len(lines):
         removed = _run(lines, at, "-")
         added = _run(lines, at + removed, "+")
-        if removed and removed == added:
+        if removed and removed == added <= left:
+            left -= removed
             pairs = [_changed(lines[at + n], lines[at + removed + n]) for n in range(removed)]
             yield from (before for before, _ in pairs)
             yield from (after for _, after in pairs)
-            at += removed + added
         else:
-            text = safe_lines(lines[at])[0]
-            yield [(_KINDS.get(lines[at][:1], "dim"), text)] if text else []
-            at += 1
+            for line in lines[at : at + max(removed + added, 1)]:
+                text = safe_lines(line)[0]
+                yield [(_KINDS.get(line[:1], "dim"), text)] if text else []
+        at += max(removed + added, 1)
 
 
 def _run(lines: Sequence[str], start: int, sign: str) -> int:
@@ -96,6 +102,8 @@ def _changed(before: str, after: str) -> tuple[Line, Line]:
     if len(old) > _LONGEST or len(new) > _LONGEST:
         return plain
     olds, news = _WORDS.findall(old[1:]), _WORDS.findall(new[1:])
+    if max(len(olds), len(news)) > _MOST_WORDS:
+        return plain
     match = SequenceMatcher(None, olds, news, autojunk=False)
     if match.ratio() < _ALIKE:
         return plain

@@ -337,10 +337,11 @@ class Commands:
     def _export(self, rest: str) -> None:
         conversation = self._conversation
         text = "\n\n".join(markdown(stored_cells(conversation.history)))
-        self._chat.page(f"session {conversation.id[:8]}", text)
+        self._chat.page(f"session {conversation.id[:8]}", conversation.redactor.redact(text))
 
     def _copy(self, rest: str) -> None:
         name, text = copied_text(stored_cells(self._conversation.history), rest)
+        text = self._conversation.redactor.redact(text)
         self._chat.spawn(self._copied(name, text))
 
     async def _copied(self, name: str, text: str) -> None:

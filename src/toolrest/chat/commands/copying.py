@@ -13,7 +13,7 @@ from toolrest.timeline.stored import markdown
 
 _MOST = 700_000
 """Bytes that are handed to a terminal; they take more than one in three on the way."""
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class CopyError(ToolrestError):
