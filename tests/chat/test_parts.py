@@ -671,7 +671,7 @@ def test_a_large_request_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> No
     once = len(laid_out)
     assert once >= 500
     assert state.lines(20, 80) == first
-    assert len(laid_out) <= once + 5
+    assert len(laid_out) <= once + 20, "a few rows that are cut"
     assert state.lines(20, 60) != first
 
 

@@ -24,6 +24,7 @@ from toolrest.timeline.cells import (
 from toolrest.timeline.draw import Line, duration, safe_lines
 from toolrest.timeline.look import Look
 from toolrest.timeline.text import cut_to, text_width
+from toolrest.timeline.wrap import broken
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAN_ROWS = 8
@@ -71,7 +72,8 @@ class LiveState(Struct, eq=False):
         parts = self.rows + self._calls(width) + self._agents(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         kept = room - len(tail)
-        return [*(parts[-kept:] if kept > 0 else []), *tail[-room:]]
+        shown = parts[-kept:] if kept > 0 else []
+        return [*(broken(line, width)[0] if line else line for line in shown), *tail[-room:]]
 
     def _calls(self, width: int) -> list[Line]:
         look = Look(width + 1, self.workspace, is_live=True)

@@ -31,23 +31,27 @@ _HINTS = {
 
 def question_lines(questions: Questions, first: Waiting, room: int, width: int) -> list[Line]:
     """The rows of a question, at most `room` of them, none wider than `width`."""
+    return [_clip(line, width) for line in _lines(questions, first, room, width)]
+
+
+def _lines(questions: Questions, first: Waiting, room: int, width: int) -> list[Line]:
     if isinstance(first, Posed):
         return _posed(questions, first, room, width)
     if isinstance(first, Offered):
         return _offered(questions, first, room, width)
     limit = _limit(room)
-    head, subject = _head(first.form, width), subject_lines(first.form, width)
+    head, (subject, whole) = _head(first.form, width), _laid_out(first, width)
     tail = _indented([("yellow", _HINTS[first.writes])], width) if first.writes else []
     answers = tail or [*_answers(first, width), _hint(questions, first, width)]
     fixed = len(head) + len(answers)
     inline = fixed + len(subject) <= limit and width > _NARROW
-    if not first.seen_whole and not first.writes and fits(first.form, room, width):
+    if not first.seen_whole and not first.writes and _fits(first, room, width):
         first.seen_whole = True
-        return question_lines(questions, first, room, width)
+        return _lines(questions, first, room, width)
     if first.is_above:
         subject = []
     elif not first.seen_whole:
-        subject = _cut(_all_lines(first.form, width), max(limit - fixed - 1, 1))
+        subject = _cut(whole, max(limit - fixed - 1, 1))
     elif not inline:
         subject = _cut(subject, max(limit - fixed, 1))
     spare = limit - fixed - len(subject)
@@ -127,10 +131,18 @@ def _counts(file: FileDiff) -> tuple[int, int]:
     )
 
 
-def fits(form: ApprovalForm, room: int, width: int) -> bool:
+def _laid_out(asked: Asked, width: int) -> tuple[list[Line], list[Line]]:
+    """What would run, and that with what would change, drawn once for a width."""
+    if asked.laid_out is None or asked.laid_out[0] != width:
+        asked.laid_out = width, subject_lines(asked.form, width), _all_lines(asked.form, width)
+    return asked.laid_out[1:]
+
+
+def _fits(asked: Asked, room: int, width: int) -> bool:
     """Whether all of it fits beside the answers; a change never does, it stands above them."""
+    form = asked.form
     answers = len(form.options) + 1
-    rows = len(_head(form, width)) + len(subject_lines(form, width)) + answers
+    rows = len(_head(form, width)) + len(_laid_out(asked, width)[0]) + answers
     return not (form.diff or form.files) and rows <= _limit(room) and width > _NARROW
 
 
@@ -145,11 +157,12 @@ def subject_lines(form: ApprovalForm, width: int) -> list[Line]:
     return found
 
 
-def above_lines(form: ApprovalForm, room: int, width: int) -> list[Line]:
+def above_lines(asked: Asked, room: int, width: int) -> list[Line]:
     """What would run or change, where it is for above the question and fits one screen with it."""
-    if fits(form, room, width) or width <= _NARROW:
+    if _fits(asked, room, width) or width <= _NARROW:
         return []
-    lines = [*_all_lines(form, width), []]
+    form = asked.form
+    lines = [*_laid_out(asked, width)[1], []]
     answers = len(_head(form, width)) + len(form.options) + 2
     return lines if len(lines) + answers <= room and answers <= _limit(room) else []
 
@@ -191,7 +204,7 @@ def _answers(first: Waiting, width: int) -> list[Line]:
         text = f"{name}. {one.label}"
         if isinstance(first, Asked) and first.form.is_critical and one.key == "once":
             text += " (asks you to type yes)"
-        rest = wrapped([(style, text)], max(width - 6, 8))
+        rest = wrapped([(style, text)], max(width - 8, 8))
         lead: Line = [("", "  "), (style, "› ")] if is_marked else [("", "    ")]
         for row in hung(rest, lead, [("", "    "), (style, "   ")]):
             found.append([*row, (style, " ")])

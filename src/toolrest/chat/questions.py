@@ -20,6 +20,7 @@ from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, Use
 from toolrest.gate.output.secret_values import can_hide
 from toolrest.timeline.approval import AnswerOption, ApprovalForm, approval_form, picked_answer
 from toolrest.timeline.text import shown
+from toolrest.timeline.wrap import Line
 
 if TYPE_CHECKING:
     from toolrest.chat.work_here import WorkHere
@@ -57,6 +58,8 @@ class Asked(Struct, eq=False):
     """What is being written: a `note` for the model, or the `word` that a critical call wants."""
     chosen: str = ""
     """The answer that the word is for."""
+    laid_out: tuple[int, list[Line], list[Line]] | None = None
+    """What would run, and that with what would change, as rows of this width."""
 
     @property
     def options(self) -> list[tuple[str, AnswerOption]]:

@@ -273,7 +273,7 @@ class ChatScreen:
         self._placed = asked
         rows, columns = self.size
         if isinstance(asked, Asked):
-            lines = above_lines(asked.form, rows - self._used_below() - 1, columns - 1)
+            lines = above_lines(asked, rows - self._used_below() - 1, columns - 1)
             self.above.place(asked.request.call_id, lines)
             asked.is_above = asked.seen_whole = bool(lines)
         else:
