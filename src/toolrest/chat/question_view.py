@@ -20,6 +20,8 @@ _SAYS = 2
 """Rows of the model's reason."""
 _NARROW = 24
 """Columns that are too few to show a request whole, row by row."""
+_MORE = "  > "
+"""Before the further rows of a command, as shells have it: a bar would look like a pipe."""
 SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 """The styles of the lines of a diff, by their first letter."""
 _ESC: dict[type, str] = {Asked: STOPS, Posed: "Esc declines", Offered: "Esc quits"}
@@ -152,8 +154,9 @@ def subject_lines(form: ApprovalForm, width: int) -> list[Line]:
     lines = highlighted(code, "bash") if code else [[("", text)] for text in form.call]
     found: list[Line] = []
     for number, line in enumerate(lines):
-        first = "  $ " if code and number == 0 else BAR
-        found += hung(broken(line, max(width - 5, 8)), [("dim", first)], [("dim", BAR)])
+        rest = _MORE if code else BAR
+        first = "  $ " if code and number == 0 else rest
+        found += hung(broken(line, max(width - 5, 8)), [("dim", first)], [("dim", rest)])
     return found
 
 
