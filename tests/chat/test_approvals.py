@@ -424,5 +424,5 @@ def test_no_row_of_a_command_looks_like_our_own(chat: Any, narrow: bool) -> None
         screen.until(lambda: any(row.startswith(" all of it") for row in screen.rows))
     rows = [row for row in screen.rows if "command?" in row]
     assert rows
-    assert all(row.startswith("  > ") for row in rows), rows
+    assert all(row.startswith("  | ") for row in rows), rows
     screen.types("q")
