@@ -28,7 +28,6 @@ from toolrest.timeline.message import MessageRows
 from toolrest.timeline.text import safe_lines
 from toolrest.timeline.wrap import Line, broken, drawn_width, hung, plain_text, wrapped
 
-_INDENT: Line = [("", "  ")]
 _VERB = 7
 """Columns of a verb and the blank behind it: what follows stands in one column."""
 MARGIN = 2 + _VERB
