@@ -139,7 +139,7 @@ def test_esc_stops_the_turn(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "never said"])
     asked(screen)
     screen.types("\x1b")
-    screen.sees("  not run", "stopped after")
+    screen.sees("  Not run ", "stopped after")
     assert "never said" not in screen.text
     assert not ran(desk)
 

@@ -208,7 +208,7 @@ def test_a_picture_is_pasted_from_the_clipboard(chat: Any, desk: Any) -> None:
     assert asked[-2:] == [f"--no-newline --type image/{kind}" for kind in ("png", "jpeg")]
     screen.shows("[picture 1: 1 kB]")
     _talk(screen, "")
-    screen.sees("> what is this? '", "I see it")
+    screen.sees("> what is this?", "I see it")
     assert base64.b64encode(PIXEL).decode() in _rollouts(desk.home)[0]
     (kept,) = (desk.home / "spill").rglob("picture-*.png")
     assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (PIXEL, 0o600)

@@ -36,7 +36,7 @@ def test_it_is_said_once_before_the_first_command(chat: Any, desk: Any) -> None:
     script = [Call("exec_command", {"cmd": "echo ran", "login": False}), "the end"]
     screen = chat(script, program=CHAT)
     screen.shows("workspace-write · weak sandbox · gpt-5.5", "says how to get the full one.")
-    at = next(n for n, row in enumerate(screen.rows) if row.startswith("Weak sandbox"))
+    at = next(n for n, row in enumerate(screen.rows) if row.startswith("  Weak sandbox"))
     assert words("\n".join(screen.rows[at : at + 2])) == SENTENCE, "two rows"
     screen.types("go" + ENTER)
     screen.sees("the end", "Worked for")

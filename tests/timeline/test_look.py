@@ -68,9 +68,7 @@ def test_a_long_command_is_wrapped_between_words_beside_its_facts() -> None:
 @pytest.mark.parametrize(
     ("state", "reason", "said"),
     [
-        ("denied", "rejected by user: use the fixtures", 'You said no: "use the fixtures"'),
-        ("denied", "patch rejected by user", "You said no"),
-        ("denied", "rejected by user, who ended it", "You said no, and stopped the turn"),
+        ("denied", 'You said no: "use the fixtures"', 'You said no: "use the fixtures"'),
         ("denied", "it writes outside", "Denied: it writes outside"),
         ("failed", "timeout: it took too long", "timeout: it took too long"),
     ],

@@ -1,7 +1,7 @@
 """The drawing of cells as styled lines, for any terminal front end.
 
 A line is a list of (style, text); styles are words of `STYLES`. Text that others wrote holds
-nothing that acts on a terminal. Messages are never cut or wrapped: copied text is what was said.
+nothing that acts on a terminal. Messages are neither cut nor wrapped.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
 _AGENTS = {"completed": ("green", "✔"), "errored": ("red", "✗"), "running": ("cyan", "▸")}
 _KINDS = {"add": "A", "delete": "D", "update": "M"}
-INDENT = "  "
+_INDENT = "  "
 """Before each line of a command's output."""
 _COMMAND_LINES = 12
 _DIFF_LINES = 60
@@ -73,9 +73,6 @@ class Drawing(Struct):
     width: int | None = None
     workspace: str = ""
     tail: int = TAIL
-    diffs: bool = True
-    title_only: bool = False
-    """Of calls the first line only: what runs, before anything came of it."""
 
     def lines(self, cell: Cell) -> list[Line]:
         """The lines of a cell; none where there is nothing to show."""
@@ -129,8 +126,6 @@ class Drawing(Struct):
         if cell.hidden and cell.state in ("begun", "running", "done"):
             return []
         lines = self.title(cell)
-        if self.title_only:
-            return lines
         # A command that was not run has its failure for a result, which stands below.
         printed = cell.command is None or cell.output.count or cell.reason
         shown = cell.output if printed else cell.shown_output()
@@ -201,7 +196,7 @@ class Drawing(Struct):
             return []
         hidden = count - len(tail)
         lines: list[Line] = (
-            [[("dim", f"{INDENT}… {more_lines(hidden)} above")]] if hidden > 0 else []
+            [[("dim", f"{_INDENT}… {more_lines(hidden)} above")]] if hidden > 0 else []
         )
         return lines + [[("dim", self._indented(safe_lines(line)[0]))] for line in tail]
 
@@ -210,8 +205,8 @@ class Drawing(Struct):
 
         Off a terminal programs draw bars of 80 columns.
         """
-        fits = self.width is not None and 0 <= self.width - text_width(text) < len(INDENT)
-        return text if fits else f"{INDENT}{self.cut(text, 2)}"
+        fits = self.width is not None and 0 <= self.width - text_width(text) < len(_INDENT)
+        return text if fits else f"{_INDENT}{self.cut(text, 2)}"
 
     def _file(self, file: FileDiff) -> list[Line]:
         path = shorter(file.path, self.workspace)
@@ -221,8 +216,6 @@ class Drawing(Struct):
         added, removed = counts(body)
         head = [("bold", f"{_KINDS[file.kind]} {safe_lines(path)[0]}")]
         head += [("green", f" +{added}"), ("red", f" -{removed}")]
-        if not self.diffs:
-            return [head]
         more = len(body) - _DIFF_LINES
         if more > 0:
             body = [*body[:_DIFF_LINES], [("dim", f"    … {more_lines(more)}")]]

@@ -28,7 +28,6 @@ from toolrest.timeline.message import MessageRows
 from toolrest.timeline.text import safe_lines
 from toolrest.timeline.wrap import Line, broken, drawn_width, hung, plain_text, wrapped
 
-_INDENT: Line = [("", "  ")]
 _VERB = 7
 """Columns of a verb and the blank behind it: what follows stands in one column."""
 MARGIN = 2 + _VERB
@@ -143,7 +142,8 @@ class Look(Struct):
             texts = highlighted(lines, "bash")
             if more > 1:
                 texts = [*texts[: _COMMAND_LINES - 1], [("dim", f"… {more_lines(more)}")]]
-            verb = "Run" if not cell.done else "Not run" if cell.state == "denied" else "Ran"
+            not_run = cell.state == "denied" or (cell.is_stopped and cell.asked is not None)
+            verb = "Run" if not cell.done else "Not run" if not_run else "Ran"
         else:
             verb = _VERBS.get(cell.icon, cell.tool)
             style = "blue" if cell.icon in _VERBS else ""
@@ -239,7 +239,10 @@ class Look(Struct):
         if cell.is_stopped:
             return []
         if cell.state == "denied":
-            return self._below(_styled("red", denial(cell)))
+            if cell.reason.startswith("You said no"):
+                return self._below(_styled("yellow", cell.reason))
+            head = "" if cell.reason.startswith("Denied: ") else "Denied: "
+            return self._below(_styled("red", f"{head}{cell.reason}"))
         if cell.state == "failed" and cell.reason:
             return self._below(_styled("red", cell.reason))
         if cell.state == "waiting":
@@ -267,16 +270,6 @@ def _about(cell: CallCell, workspace: str) -> str:
         last = f"-{first + count - 1}" if isinstance(count, int) else "-"
         return f"{shorter(path, workspace)}:{first}{last}"
     return call_title(cell.tool, cell.arguments, workspace).partition(" ")[2]
-
-
-def denial(cell: CallCell) -> str:
-    """Why a call was denied, in words for a person."""
-    said, _, why = cell.reason.partition(":")
-    if said.endswith("rejected by user"):
-        return f'You said no: "{why.strip()}"' if why.strip() else "You said no"
-    if said.startswith("rejected by user"):
-        return "You said no, and stopped the turn"
-    return f"Denied: {cell.reason}"
 
 
 def _styled(style: str, text: str) -> list[Line]:
