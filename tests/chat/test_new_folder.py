@@ -304,7 +304,7 @@ def test_a_folder_whose_settings_do_not_load_stays_read_only(
             screen.types("f\n")
         else:
             answers(screen, "f")
-        screen.sees("the session stays read-only: ", "done")
+        screen.sees("the session stays read-only:", "done")
     assert (desk.workspace / "cart.py").exists()
 
 

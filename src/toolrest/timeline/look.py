@@ -143,7 +143,8 @@ class Look(Struct):
             texts = highlighted(lines, "bash")
             if more > 1:
                 texts = [*texts[: _COMMAND_LINES - 1], [("dim", f"… {more_lines(more)}")]]
-            verb = "Run" if not cell.done else "Not run" if cell.state == "denied" else "Ran"
+            was_run = cell.state != "denied" and cell.asked is None
+            verb = "Run" if not cell.done else "Ran" if was_run else "Not run"
         else:
             verb = _VERBS.get(cell.icon, cell.tool)
             style = "blue" if cell.icon in _VERBS else ""
@@ -271,7 +272,9 @@ def _about(cell: CallCell, workspace: str) -> str:
 
 def denial(cell: CallCell) -> str:
     """Why a call was denied, in words for a person."""
-    said, _, why = cell.reason.partition(":")
+    if cell.reason.startswith(("You said no", "Denied: ")):
+        return cell.reason
+    said, _, why = cell.reason.partition(":")  # of an earlier release
     if said.endswith("rejected by user"):
         return f'You said no: "{why.strip()}"' if why.strip() else "You said no"
     if said.startswith("rejected by user"):
