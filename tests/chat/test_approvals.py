@@ -129,6 +129,7 @@ def test_a_denial_says_what_to_do_instead_and_the_turn_goes_on(
     asked(screen)
     denies(screen, "use the fixtures instead")
     screen.sees('You said no: "use the fixtures instead"', "then not")
+    assert "Denied" not in screen.text
     assert not ran(desk)
     given = json.dumps(serve.servers[-1].requests[-1].body["input"])
     assert "rejected by user: use the fixtures instead" in given
@@ -139,7 +140,7 @@ def test_esc_stops_the_turn(chat: Any, desk: Any) -> None:
     screen = chat([outside(), "never said"])
     asked(screen)
     screen.types("\x1b")
-    screen.sees("  Not run ", "stopped after")
+    screen.sees("Not run echo was here", "stopped after")
     assert "never said" not in screen.text
     assert not ran(desk)
 

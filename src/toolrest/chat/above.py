@@ -131,17 +131,10 @@ class Above:
         self._put(_KINDS.get(type(cell), "call"), lines)
 
     def place(self, call_id: str, lines: list[Line]) -> None:
-        """Put what a person is asked about; it is not shown again when it is done.
-
-        The question comes behind an empty row, whether there is something to put or not.
-        """
+        """Put what a person is asked about; it is not shown again when it is done."""
         self.draw_message()
-        if lines:
-            self._put("asked", lines)
-            self._placed.add(call_id)
-        elif self._last:
-            self.waiting.append([])
-        self._last = ""
+        self._put("asked", lines)
+        self._placed.add(call_id)
 
     def say(self, text: str, style: str) -> None:
         """Put lines of our own."""

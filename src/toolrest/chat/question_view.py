@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from toolrest.chat.questions import Asked, Offered, Posed, Questions, Waiting
 from toolrest.timeline.approval import STOPS, ApprovalForm
 from toolrest.timeline.cells import FileDiff
-from toolrest.timeline.draw_diff import diff_lines
+from toolrest.timeline.draw_diff import counts, diff_lines
 from toolrest.timeline.highlight import highlighted
 from toolrest.timeline.text import BAR, block, rows, shown
 from toolrest.timeline.wrap import Line, broken, hung, wrapped
@@ -112,25 +112,17 @@ def _summary(files: Sequence[FileDiff], width: int) -> list[Line]:
     """The files of a change with how much of each changes; one is in the sentence."""
     line: Line = []
     for file in files:
-        added, removed = _counts(file)
+        added, removed = counts(diff_lines(file))
         parts = [
             ("", shown(file.path) if len(files) > 1 else ""),
             ("green", f"+{added}" if added else ""),
-            ("red", f"-{removed}" if removed else ""),
+            ("red", f"−{removed}" if removed else ""),
             ("", f"→ {shown(file.moved_to)}" if file.moved_to else ""),
         ]
         line += [("dim", " ·")] if line else []
         for style, text in parts:
             line += [("", " " * bool(line)), (style, text)] if text else []
     return _indented(line, width) if line else []
-
-
-def _counts(file: FileDiff) -> tuple[int, int]:
-    styles = [row[-1][0] if row else "" for row in diff_lines(file)]
-    return (
-        sum("green" in style.split() for style in styles),
-        sum("red" in style.split() for style in styles),
-    )
 
 
 def _laid_out(asked: Asked, width: int) -> tuple[list[Line], list[Line]]:
@@ -164,8 +156,7 @@ def above_lines(asked: Asked, room: int, width: int) -> list[Line]:
     """What would run or change, where it is for above the question and fits one screen with it."""
     if _fits(asked, room, width) or width <= _NARROW:
         return []
-    form = asked.form
-    lines = [*_laid_out(asked, width)[1], []]
+    form, lines = asked.form, _laid_out(asked, width)[1]
     answers = len(_head(form, width)) + len(form.options) + 2
     return lines if len(lines) + answers <= room and answers <= _limit(room) else []
 

@@ -79,8 +79,8 @@ class ChatScreen:
         """The question that the line is written for."""
         self._draft = Document()
         """The message that was being written before that."""
-        self._placed: Waiting | None = None
-        """The last question that has its place: what is too long for it stands above."""
+        self._placed: Asked | None = None
+        """The last approval that was looked at: what is too long for it stands above."""
         self._called = False
         """Whether the person was called: not again for the next question, or a key of theirs."""
         self.status: Callable[[int], str] = lambda width: ""
@@ -267,17 +267,15 @@ class ChatScreen:
 
     def _place(self) -> None:
         """Put what is asked about above the live part, where it is too long to stand in it."""
-        asked = self.questions.first
+        asked = self.questions.approval
         if asked is None or asked is self._placed:
             return
         self._placed = asked
         rows, columns = self.size
-        if isinstance(asked, Asked):
-            lines = above_lines(asked, rows - self._used_below() - 1, columns - 1)
+        lines = above_lines(asked, rows - self._used_below() - 2, columns - 1)
+        if lines:
             self.above.place(asked.request.call_id, lines)
-            asked.is_above = asked.seen_whole = bool(lines)
-        else:
-            self.above.place("", [])
+            asked.is_above = asked.seen_whole = True
 
     def _questions_changed(self) -> None:
         first, writes = self.questions.first, self.questions.writes
