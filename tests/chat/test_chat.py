@@ -395,7 +395,7 @@ def test_commands_are_listed_and_completed(chat: Any) -> None:
     screen.types("\x7f")
     screen.lacks("/approvals    when")
     screen.types("/help" + ENTER)
-    screen.sees("  Esc           interrupts; Esc Esc goes back")
+    screen.sees("  Esc           stops the model; Esc Esc goes back")
     screen.types("/quit" + ENTER)
     assert screen.ends() == 0
 

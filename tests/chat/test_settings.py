@@ -228,3 +228,13 @@ def test_a_model_and_its_effort_are_picked_from_what_is_known(chat: Any, serve: 
     screen.types(ENTER)
     screen.sees("Model: odd-one")
     assert len(server.listings) == 1
+
+
+def test_without_a_list_a_model_is_named(chat: Any, serve: Any) -> None:
+    """Why there is none is said, and a name is enough."""
+    screen = chat(["fine"])
+    serve.servers[-1]._models = ()
+    says(screen, "/model")
+    screen.sees("Cannot list models: ", "Name one: /model NAME")
+    says(screen, "/model odd-one high")
+    screen.sees("Model: odd-one · Effort: high")

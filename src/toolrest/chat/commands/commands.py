@@ -46,10 +46,10 @@ _KEYS = """\
   Tab           queues for after the turn; ↑ takes the last queued back
   Alt-Enter     a new line; so do Ctrl-J, and \\ at the end
   @  /  !       a file's name; a command; a command line of your own
-  Esc           interrupts; Esc Esc goes back to an earlier message
+  Esc           stops the model; Esc Esc goes back to an earlier message
   Ctrl-O        the last output whole; Ctrl-R searches earlier messages
   Ctrl-G        writes on in $EDITOR; Ctrl-V (Alt-V) pastes a picture
-  Ctrl-C        clears, or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
+  Ctrl-C        clears, or stops; Ctrl-Z suspends; Ctrl-D leaves"""
 _LISTED = 20
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolrest.chat.picker import Picker
-from toolrest.errors import ToolrestError
+from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown, text_width
 from toolrest.wire.addresses import provider_name
 from toolrest.wire.model_facts import ModelFacts, facts_at, known_address, known_models
-from toolrest.wire.providers import list_models, provider_for
+from toolrest.wire.providers import Offer, offered_models
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
-    from toolrest.config import Config
 
 _PATIENCE = 20.0
+_ASKS = "  Asking for the models"
 
 
 async def pick_model(chat: ChatApp, words: str) -> None:
@@ -34,7 +33,6 @@ async def pick_model(chat: ChatApp, words: str) -> None:
         await _change(chat, exact or ModelFacts(name, ""), effort.strip())
         return
     if not found:
-        chat.screen.say("No list of models here; name one: /model NAME", "yellow")
         return
     current = chat.session.conversation.model.name
     at = next((number for number, row in enumerate(found) if row.model == current), 0)
@@ -51,23 +49,25 @@ async def pick_model(chat: ChatApp, words: str) -> None:
 
 
 async def _facts(chat: ChatApp, *, asks: bool) -> list[ModelFacts]:
-    """What is known of the provider's models; it may be asked for their names if none is."""
+    """What is known of the provider's models; it may be asked for them, and why it did not say."""
     config = chat.session.conversation.rest.config
-    provider = provider_name(config)
-    address = known_address(config, provider)
-    if asks and not known_models(config, provider, address):
-        chat.screen.live.hint = "  Asking for the models"
-        await _ask(config)
-        chat.screen.live.hint = ""
-    names = known_models(config, provider, address)
-    return await asyncio.to_thread(
-        lambda: [facts_at(config, name, provider, address) for name in names]
-    )
-
-
-async def _ask(config: Config) -> None:
-    with suppress(ToolrestError, TimeoutError):  # none is known then
-        await asyncio.wait_for(list_models(provider_for(config), config.home), _PATIENCE)
+    if not asks:
+        provider = provider_name(config)
+        address = known_address(config, provider)
+        names = known_models(config, provider, address)
+        return [facts_at(config, name, provider, address) for name in names]
+    live = chat.screen.live
+    live.hint = _ASKS
+    try:
+        offer = await asyncio.wait_for(offered_models(config), _PATIENCE)
+    except TimeoutError:
+        offer = Offer([], None, ConfigError("no answer"))
+    finally:
+        live.hint = "" if live.hint == _ASKS else live.hint
+    if not offer.models:
+        why = shown(str(offer.problem or "the list is empty"))
+        chat.screen.say(f"Cannot list models: {why}. Name one: /model NAME", "yellow")
+    return offer.models
 
 
 async def _change(chat: ChatApp, row: ModelFacts, effort: str) -> None:

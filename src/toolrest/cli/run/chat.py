@@ -18,9 +18,12 @@ from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, model_option, session_options
 from toolrest.cli.startup import quick_start, settled, users_environment
+from toolrest.cli.terminal.notices import ask_folder, choose_folder, has_question, refused_notes
 from toolrest.cli.terminal.signals import ended_by_signals
+from toolrest.cli.terminal.terminal import DROPPED, Terminal
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError, ToolrestError
+from toolrest.timeline.text import cut_to, shown
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -107,7 +110,6 @@ async def _run_plain(
     choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
 ) -> int:
     # Only for this kind of chat.
-    from toolrest.cli.terminal.notices import refused_notes
     from toolrest.cli.terminal.plain_chat import plain_chat
 
     rollout = None if resume is None else await _picked(choices, resume)
@@ -147,7 +149,6 @@ async def _run(
         missing = _missing(config)
         if missing == "model":
             return None
-        from toolrest.cli.terminal.notices import choose_folder, refused_notes
 
         if missing == "folder":
             if not await choose_folder(questions, config):
@@ -195,7 +196,6 @@ def _missing(config: Config) -> Literal["model", "folder"] | None:
     ConfigError for what no set-up puts right: an address that is none, a provider that is not
     known, or a flag or profile that names another provider than was set up.
     """
-    from toolrest.cli.terminal.notices import has_question
     from toolrest.wire.providers import (
         lacks_key_or_address,
         model_for,
@@ -221,8 +221,6 @@ async def _ask_first(choices: Choices, flags: Mapping[str, Any], *, lost: bool =
     """Ask what is missing; `lost` where the person has written something already."""
     # Only on a first run.
     from toolrest.cli.setup.first_run import FirstRun
-    from toolrest.cli.terminal.notices import ask_folder
-    from toolrest.cli.terminal.terminal import DROPPED, Terminal
 
     interruptible()  # Ctrl-C at a question leaves the terminal as it was
     if lost:
@@ -260,8 +258,6 @@ async def _picked(choices: Choices, wanted: str) -> str:
         latest_session,
         summaries,
     )
-    from toolrest.cli.terminal.terminal import Terminal
-    from toolrest.timeline.text import cut_to, shown
 
     config = choices.load()
     if wanted == "--last":
