@@ -246,8 +246,25 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
     assert errors == []
 
 
-def take_picture(tab: Any, name: str) -> None:
-    """A picture of the docs: TOOLREST_WRITE_DOCS=1 writes it, TOOLREST_SHOTS=DIR keeps all."""
+_RENAMED = """([path, name]) => {
+    const rename = () => {
+        const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) {
+            const text = texts.currentNode;
+            if (text.data.includes(path)) text.data = text.data.replaceAll(path, name);
+        }
+    };
+    new MutationObserver(rename).observe(document.body, { childList: true, subtree: true });
+    rename();
+}"""
+
+
+def take_picture(tab: Any, name: str, folder: str) -> None:
+    """A picture of the docs: TOOLREST_WRITE_DOCS=1 writes it, TOOLREST_SHOTS=DIR keeps all.
+
+    The folder of a test run is not for the manual.
+    """
+    tab.evaluate(_RENAMED, [folder, "~/src"])
     picture = tab.screenshot()
     assert picture.startswith(b"\x89PNG")
     if SHOTS:

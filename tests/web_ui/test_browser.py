@@ -49,6 +49,29 @@ def test_an_approval_is_clicked_but_not_at_once(tab: Any, home: Path) -> None:
     assert review.approves
 
 
+def test_the_browser_says_that_something_waits_while_one_looks_elsewhere(
+    tab: Any, home: Path
+) -> None:
+    tab.evaluate(
+        """() => {
+            window.said = [];
+            window.Notification = class {
+                static permission = "granted";
+                constructor(title, { body }) { window.said.push([title, body]); }
+            };
+            window.sight = "visible";
+            Object.defineProperty(document, "visibilityState", { get: () => window.sight });
+        }"""
+    )
+    waiting(home, text="echo seen")
+    tab.wait_for_selector(".card >> text=echo seen")
+    tab.evaluate("() => { window.sight = 'hidden'; }")
+    waiting(home, text=EVIL)
+    tab.wait_for_selector(".card >> text=onerror")
+    assert tab.evaluate("window.said") == [["Toolrest waits for you", "Run this command?"]]
+    assert tab.title() == "(2) Waiting for you \u00b7 Toolrest"
+
+
 def test_denied_with_words_and_by_keys(tab: Any, home: Path) -> None:
     pending = waiting(home)
     tab.wait_for_selector(".card button.deny:not(:disabled)")

@@ -32,10 +32,6 @@ ENDS = {
     "resume": "As I said: two faults.",
 }
 AT = {"code": "It has eleven steps.", "stopped": "stopped after", "resumed": "two faults"}
-_RENAMED = """([path, name]) => {
-    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(path, name);
-}"""
 
 
 class Person:
@@ -95,8 +91,7 @@ class Person:
             self._page.wait_for_selector("#live:empty", state="attached")
             self._page.wait_for_selector(f"#timeline >> text={AT.get(name, ENDS[scene])}")
         whole = f"{self._prefix}{scene}-{name}"
-        self._page.evaluate(_RENAMED, [str(self._folder.parent), "~/src"])
-        take_picture(self._page, DOCS.get(whole, whole))
+        take_picture(self._page, DOCS.get(whole, whole), str(self._folder.parent))
 
 
 @pytest.fixture

@@ -316,6 +316,7 @@ for (const [id, act] of Object.entries({
   leave: async () => { if ((await post("/api/logout", {})).ok) logOut(); },
   notify: async () => { await Notification.requestPermission(); offerNotes(); },
 })) $(id).addEventListener("click", act);
+document.addEventListener("click", (event) => { if (!event.target.closest("#actions")) $("actions").open = false; });
 $("scrub").addEventListener("input", () => { stop(); show(Number($("scrub").value)); });
 $("state").addEventListener("change", () => list());
 let typing = 0;

@@ -41,10 +41,11 @@ function counts(files) {
 
 const KINDS = { add: "new", delete: "deleted", write: "written" };
 
+const pathOf = (file, more) => el("p", { class: "path" }, el("b", { text: visible(file.path) }), file.kind in KINDS ? el("span", { class: "quiet", text: ` ${KINDS[file.kind]}` }) : "", more);
+
 /** The diff of one file. */
 function drawDiff(file) {
-  const kind = file.kind in KINDS ? el("span", { class: "quiet", text: ` ${KINDS[file.kind]}` }) : "";
-  const head = el("p", { class: "path" }, el("b", { text: visible(file.path) }), kind, counts([file]));
+  const head = pathOf(file, counts([file]));
   const lines = file.lines.map(visible);
   const body = !lines.length ? "" : sideBySide ? columns(lines, visible(file.path)) : unified(lines, visible(file.path));
   const drawn = el("div", { class: "diff" }, head, body);
@@ -93,7 +94,7 @@ function drawChanges(answer) {
   if (!answer.files.length) return [el("p", { class: "quiet", text: "No changed file is recorded: checkpoints hold what a turn changed once it has ended." })];
   const files = answer.files.map((file) => ({ ...file, lines: (file.text ?? "").split("\n").filter((line) => line !== "") }));
   const drawn = files.map((file) => (file.note
-    ? el("div", { class: "diff-note" }, el("p", { class: "label", text: visible(`${file.kind} ${file.path}`) }), el("p", { class: "quiet", text: visible(file.note) }))
+    ? el("div", { class: "diff-note" }, pathOf(file, ""), el("p", { class: "quiet", text: visible(file.note) }))
     : drawDiff(file)));
   const more = answer.more ? ` and ${answer.more} more` : "";
   return [el("p", { text: `${files.length} ${files.length === 1 ? "file" : "files"}${more} changed since the session began.` }), ...drawn];
