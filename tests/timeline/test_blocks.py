@@ -81,6 +81,11 @@ def test_styles_of_a_text_add_up() -> None:
             "https://evil.example",
         ),
         ("![cat](http://a.example/c.png)", "cat (http://a.example/c.png)", "http://a.example/c.png"),
+        (
+            "see https://b\u0430nk.example now",
+            "see https://b\u0430nk.example (https://xn--bnk-6cd.example) now",
+            "https://xn--bnk-6cd.example",
+        ),
         ("[cart](src/cart.py)", "cart (src/cart.py)", None),
         ("[x](javascript:alert)", "[x](javascript:alert)", None),
         ("[x](file:///etc/passwd)", "[x](file:///etc/passwd)", None),

@@ -267,7 +267,10 @@ def _with_addresses(text: str, style: str) -> Iterator[Span]:
         if address.count("(") > address.count(")") and text[found.end() :][:1] == ")":
             address += ")"
         yield Span(text[at : found.start()], style)
-        yield Span(address, style, _web(_parser().normalizeLink(address)))
+        leads = _web(_parser().normalizeLink(address))
+        yield Span(address, style, leads)
+        if not address.split("/")[2].isascii():  # letters of another alphabet look like ours
+            yield from _shown_address(leads, address)
         at = found.start() + len(address)
     yield Span(text[at:], style)
 
