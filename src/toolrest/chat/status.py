@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.utils import get_cwidth
-
 from toolrest import __version__
 from toolrest.sandbox.weak import WEAK
 from toolrest.timeline import session_text
 from toolrest.timeline.draw import Line, dollars, safe_lines
 from toolrest.timeline.text import cut_to, short_path, shown, text_width
+from toolrest.timeline.wrap import drawn_width
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.conversation import Conversation
@@ -77,7 +76,7 @@ def status_line(
         [f"{share} left"] if share else [],
     ):
         left = " · ".join([*facts, *more])
-        gap = width - 3 - get_cwidth(left) - len(right)
+        gap = width - 3 - drawn_width(left) - len(right)
         if gap >= (2 if right else 0):
             return f"  {left}{' ' * gap if right else ''}{right}"
     return cut_to(f"  {left}", width - 1)
