@@ -135,6 +135,19 @@ async def test_only_sessions_are_renamed(
     assert not (home / "session-names").exists()
 
 
+async def test_whatever_stands_among_the_names_takes_none_away(
+    client: Client, session: Recorded, home: Path
+) -> None:
+    at = f"/api/sessions/{session.id}/rename"
+    assert (await client.post(at, json={"title": "mine"}, headers=PAGE)).status_code == 200
+    names = home / "session-names"
+    os.mkfifo(names / "fifo")
+    (names / "folder").mkdir()
+    (names / "bytes").write_bytes(b"\xff" * 10_000_000)
+    (row,) = (await client.get("/api/sessions")).json()["sessions"]
+    assert row["title"] == "mine"
+
+
 async def test_a_name_is_written_through_no_link(
     client: Client, session: Recorded, home: Path, tmp_path: Path
 ) -> None:

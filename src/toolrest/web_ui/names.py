@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 
 from toolrest.control.controls import ControlError
-from toolrest.private_files import private_file, private_folder, write_all
+from toolrest.private_files import private_file, private_folder, regular_file, write_all
 
 FOLDER = "session-names"
 LONGEST = 120
@@ -60,7 +61,11 @@ def _read(folder: str) -> list[tuple[str, str]]:
     for name in os.listdir(folder):
         if name.startswith("."):
             continue
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+        path = os.path.join(folder, name)
+        with (
+            suppress(OSError),  # a FIFO in its place, for one
+            open(path, encoding="utf-8", errors="replace", opener=regular_file) as file,
+        ):
             if text := file.read(4 * LONGEST).strip():
                 found.append((name, text))
     return found

@@ -27,7 +27,8 @@ function patchFiles(text) {
     const start = /^\*\*\* (Add|Update|Delete) File: (.*)$/.exec(line);
     if (start) files.push({ path: start[2], kind: start[1].toLowerCase(), lines: [] });
     else if (line.startsWith("*** Move to: ") && files.length) files.at(-1).path += ` → ${line.slice(13)}`;
-    else if (/^[-+ @]/.test(line) && files.length) files.at(-1).lines.push(line);
+    else if (line === "*** End Patch") break;
+    else if ((line === "" || /^[-+ @]/.test(line)) && files.length) files.at(-1).lines.push(line || " ");
   }
   return files;
 }
