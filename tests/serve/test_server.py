@@ -51,6 +51,7 @@ def test_a_long_command_is_shown_to_its_end_or_not_asked_about() -> None:
     assert "last line" in form(request(diff="+x\n" * 9_000 + "+last line")).message
     assert can_show(request(command=("/bin/bash", "-c", long)))
     assert not can_show(request(command=("/bin/bash", "-c", "a" * 1_000_000)))
+    assert not can_show(request(command=("true",), purpose="a" * 1_000_000))
 
 
 def test_a_yes_that_reaches_further_than_one_call_says_so() -> None:

@@ -70,7 +70,8 @@ def questions(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] |
 def can_show(request: ApprovalRequest) -> bool:
     """Whether all of a call can be shown, which an approval requires."""
     texts = (*request.command, request.arguments, request.diff, request.reason, *request.keys)
-    return sum(map(len, texts)) <= _MOST
+    said = (request.title, request.purpose, *request.notes)
+    return sum(map(len, (*texts, *said))) <= _MOST
 
 
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
