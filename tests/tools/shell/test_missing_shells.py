@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+x\n*** End Patch"
 
 def absent(name: str) -> bool:
     """Whether no shell of this name is installed."""
-    return not any(Path(folder, name).exists() for folder in ("/bin", "/usr/bin", "/usr/local/bin"))
+    return shutil.which(name) is None
 
 
 @pytest.mark.parametrize("name", ["zsh", "/no/such/zsh", "fish"])
