@@ -42,6 +42,8 @@ class MessageRows:
         """Whether an empty row comes before the next one."""
         self._start = 0
         """Where in the text the first block begins that is not final."""
+        self._without_cr = 0
+        """Letters at the beginning that are known to hold no carriage return."""
         self._fence = ""
         """The fence of code that was cut at `_start`."""
         self._printed: list[Line] = []
@@ -62,7 +64,10 @@ class MessageRows:
 
         With `room` no more rows than that are left in `live`.
         """
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if text.find("\r", self._without_cr) >= 0:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        else:
+            self._without_cr = len(text)
         final = self._read(text, room, done=done)
         if len(text) - self._start > _LONGEST and not done:
             end = text.rfind("\n", self._start) + 1 or len(text)
@@ -91,8 +96,8 @@ class MessageRows:
         `3` the mark of a list's next item.
         """
         lines = self._fence.count("\n") + text.count("\n", self._start)
-        whole, _, last = text.rpartition("\n")
-        is_apart = whole.endswith("\n") and not last.strip().isdigit()
+        end = text.rfind("\n", max(self._start - 1, 0))
+        is_apart = text[max(end - 1, 0) : end] == "\n" and not text[end + 1 :].strip().isdigit()
         begun = placed and placed[-1].line == lines and not is_apart
         return max(len(placed) - (2 if begun else 1), 0)
 
