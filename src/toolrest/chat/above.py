@@ -23,7 +23,13 @@ from toolrest.timeline.wrap import Line
 
 _WHOLE = 4
 """Calls whose outputs are kept."""
-_KINDS = {UserCell: "user", MessageCell: "message", EndCell: "end", NoticeCell: "notice"}
+_KINDS = {
+    UserCell: "user",
+    MessageCell: "message",
+    ReasoningCell: "reasoning",
+    EndCell: "end",
+    NoticeCell: "notice",
+}
 
 
 class Above:
@@ -128,7 +134,8 @@ class Above:
         lines = look.lines(cell)
         if isinstance(cell, ReasoningCell):
             lines = [one_line(lines, width)]
-        self._put(_KINDS.get(type(cell), "call"), lines)
+        changes = isinstance(cell, CallCell) and bool(cell.files)
+        self._put("change" if changes else _KINDS.get(type(cell), "call"), lines)
 
     def place(self, call_id: str, lines: list[Line]) -> None:
         """Put what a person is asked about; it is not shown again when it is done."""
