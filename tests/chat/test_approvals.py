@@ -268,6 +268,19 @@ def test_a_long_request_is_approved_only_after_it_was_seen(chat: Any, desk: Any)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("columns", [50, 42])
+def test_answers_that_wrap_never_hide_the_command(chat: Any, columns: int) -> None:
+    """Failed before: rows of the answers were counted as if none wrapped, and cut the command."""
+    end = "the-end-of-it"
+    command = f"git push git@github.com:me/tea-shop.git a-branch-{end}"
+    screen = chat([outside(command), "then not"], size=(15, columns))
+    screen.types("go\r")
+    screen.shows("No, and say")
+    shown = "".join(row[4:] for row in screen.rows if row.startswith(("  $ ", "  | ")))
+    assert end in shown or "1. Yes" not in screen.now, screen.now
+
+
+@pytest.mark.slow
 def test_a_change_stands_above_its_question_once(chat: Any, desk: Any) -> None:
     (desk.workspace / "cart.py").write_text("a = 1\nb = 2\n")
     patch = "*** Begin Patch\n*** Update File: cart.py\n@@\n a = 1\n-b = 2\n+b = 3\n*** End Patch\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolrest.chat.questions import Asked, Offered, Posed, Questions, Waiting
-from toolrest.timeline.approval import STOPS, ApprovalForm
+from toolrest.timeline.approval import STOPS, AnswerOption, ApprovalForm
 from toolrest.timeline.cells import FileDiff
 from toolrest.timeline.draw_diff import counts, diff_lines
 from toolrest.timeline.highlight import highlighted
@@ -16,6 +16,8 @@ from toolrest.timeline.text import BAR, block, rows, shown
 from toolrest.timeline.wrap import Line, broken, hung, wrapped
 
 _ROWS = 10
+_LOW = 14
+"""Rows of a screen that is so low that a question may have all of it."""
 _SAYS = 2
 """Rows of the model's reason."""
 _NARROW = 24
@@ -67,7 +69,7 @@ def _lines(questions: Questions, first: Waiting, room: int, width: int) -> list[
 
 
 def _limit(room: int) -> int:
-    return min(room, max(_ROWS, room // 2))
+    return room if room <= _LOW else max(_ROWS, room // 2)
 
 
 def _note_shown(first: Waiting) -> None:
@@ -135,9 +137,13 @@ def _laid_out(asked: Asked, width: int) -> tuple[list[Line], list[Line]]:
 def _fits(asked: Asked, room: int, width: int) -> bool:
     """Whether all of it fits beside the answers; a change never does, it stands above them."""
     form = asked.form
-    answers = len(form.options) + 1
-    rows = len(_head(form, width)) + len(_laid_out(asked, width)[0]) + answers
+    rows = _own_rows(asked, width) + len(_laid_out(asked, width)[0])
     return not (form.diff or form.files) and rows <= _limit(room) and width > _NARROW
+
+
+def _own_rows(asked: Asked, width: int) -> int:
+    """The rows of the question without what would run, with every answer as it is wrapped."""
+    return len(_head(asked.form, width)) + len(_rows_of(asked, asked.answers, width)) + 1
 
 
 def subject_lines(form: ApprovalForm, width: int) -> list[Line]:
@@ -156,9 +162,8 @@ def above_lines(asked: Asked, room: int, width: int) -> list[Line]:
     """What would run or change, where it is for above the question and fits one screen with it."""
     if _fits(asked, room, width) or width <= _NARROW:
         return []
-    form, lines = asked.form, _laid_out(asked, width)[1]
-    answers = len(_head(form, width)) + len(form.options) + 2
-    return lines if len(lines) + answers <= room and answers <= _limit(room) else []
+    lines, own = _laid_out(asked, width)[1], _own_rows(asked, width)
+    return lines if len(lines) + own < room and own <= _limit(room) else []
 
 
 def _all_lines(form: ApprovalForm, width: int) -> list[Line]:
@@ -191,8 +196,12 @@ def _cut(lines: list[Line], most: int) -> list[Line]:
 
 
 def _answers(first: Waiting, width: int) -> list[Line]:
+    return _rows_of(first, first.options, width)
+
+
+def _rows_of(first: Waiting, options: Sequence[tuple[str, AnswerOption]], width: int) -> list[Line]:
     found: list[Line] = []
-    for number, (name, one) in enumerate(first.options):
+    for number, (name, one) in enumerate(options):
         is_marked = number == first.at
         style = "changed" if is_marked else ""
         text = f"{name}. {one.label}"

@@ -64,12 +64,16 @@ class Asked(Struct, eq=False):
     @property
     def options(self) -> list[tuple[str, AnswerOption]]:
         """The answers to choose from now, each with the key that stands before it."""
-        *approving, deny = self.form.options
-        numbered = [(str(n), one) for n, one in enumerate((*approving, *self.here, deny), 1)]
         if not self.seen_whole:
-            return [(SHOW_ALL.letter, SHOW_ALL), numbered[-1]]
+            return [(SHOW_ALL.letter, SHOW_ALL), self.answers[-1]]
         more = self.form.more if self.seen_details else ()
-        return [*numbered, *((one.letter, one) for one in more)]
+        return [*self.answers, *((one.letter, one) for one in more)]
+
+    @property
+    def answers(self) -> list[tuple[str, AnswerOption]]:
+        """The answers once all of it was seen, without those of the details."""
+        *approving, deny = self.form.options
+        return [(str(n), one) for n, one in enumerate((*approving, *self.here, deny), 1)]
 
     def see_details(self) -> None:
         """Note that all of it, and exactly what each answer stores, was shown."""

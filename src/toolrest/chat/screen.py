@@ -272,7 +272,8 @@ class ChatScreen:
             return
         self._placed = asked
         rows, columns = self.size
-        lines = above_lines(asked, rows - self._used_below() - 2, columns - 1)
+        queued = len(self.live.queue) + len(self.live.sent)
+        lines = above_lines(asked, rows - self._used_below() - 2 - queued, columns - 1)
         if lines:
             self.above.place(asked.request.call_id, lines)
             asked.is_above = asked.seen_whole = True
