@@ -431,7 +431,7 @@ CELLS = 40
 
 def step(dice: random.Random, number: int) -> list[Any]:
     """A message, and a command that prints and fails or is killed."""
-    end = "kill -9 $$" if number % 3 == 0 else f"exit {number % 7 + 1}"
+    end = "kill -9 $$" if number % 3 == 0 else f"(exit {number % 7 + 1})"
     line = f"seq {dice.choice((0, 1, 4, 30))}; echo last{number}; {end}"
     command = {"cmd": line, "login": False, "yield_time_ms": 30_000}
     said = Say(f"saying{number}\n\nmore{number}", chunks=dice.choice((1, 5)))
@@ -455,7 +455,7 @@ def test_no_line_is_lost_on_a_slow_terminal_that_grows(chat: Any, seed: int) -> 
             rows, columns = min(40, rows + 1), min(120, columns + 3)
             screen.resizes(rows, columns)
         time.sleep(dice.choice((0, 0, 0.01)))  # a reader that is late, not a wait for something
-    lines = [line.strip() for line in screen.text.splitlines()]
+    lines = [line.strip(" ●") for line in screen.text.splitlines()]
     for number in range(CELLS):
         for text in (f"saying{number}", f"more{number}", f"last{number}"):
             assert lines.count(text) == 1, (text, screen.text)
