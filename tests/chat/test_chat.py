@@ -59,6 +59,24 @@ def test_updates_are_whole(chat: Any) -> None:
     assert b"line" not in outside
 
 
+def test_an_answer_is_drawn_from_its_markdown(chat: Any) -> None:
+    """Words are whole, a link to the web can be followed, and nothing else becomes one."""
+    words = " ".join(["wordwise"] * 40)
+    text = (
+        f"# Plan\n\n{words}\n\n[here](https://a.example/b) [not](javascript:x) \x1b]8;;data:c\x07"
+    )
+    screen = chat([text, text])
+    says(screen, "hello")
+    screen.sees("● Plan", "here (https://a.example/b)", "Worked for")
+    said = [row.split() for row in screen.text.splitlines() if "word" in row]
+    assert {word for row in said for word in row} == {"wordwise"}
+    assert set(re.findall(rb"\x1b\]8;;([^\x1b\x07]+)", screen.raw)) == {b"https://a.example/b"}
+    plain = chat.again(NO_COLOR="1")
+    says(plain, "hello")
+    plain.sees("● Plan", "here (https://a.example/b)", "Worked for")
+    assert b"\x1b]8;" not in plain.raw
+
+
 ANSWER = f"""{" ".join(f"word{n}" for n in range(60))} \x1b[201~
 
 - a list with

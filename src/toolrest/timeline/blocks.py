@@ -100,7 +100,8 @@ _MARKER = r"[ \t]*(?:>|[*+-](?=[ \t])|\d{1,9}[.)](?=[ \t]))"
 _TOO_DEEP = re.compile(rf"^(?:[ \t]{{200}}|(?:{_MARKER}){{50}})", re.MULTILINE)
 _NESTING = 300
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,;:!?*)\]}]")
+_PART = r"\s<>\"'`\x00-\x1f\x7f-\x9f"
+_ADDRESS = re.compile(rf"https?://[^{_PART}]*[^{_PART}.,;:!?*)\]}}]")
 _LONGEST = 2000
 _MOST_BRACKETS = 300
 """Of one paragraph: for each of them a link's end is looked for in all that follows."""
