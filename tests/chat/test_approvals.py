@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_a_key_approves(chat: Any, desk: Any, key: str) -> None:
     assert b"\x1b]9;" in screen.raw, "a notification (claude-code#36850)"
     answers(screen, key)
     screen.sees("that was it")
-    screen.sees("outside the sandbox\n")
+    screen.until(lambda: re.search(r"  Ran .* outside the sandbox", screen.text), "it says so")
     assert ran(desk)
 
 

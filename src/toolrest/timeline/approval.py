@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from toolrest.gate.approval.request import ONCE, ApprovalRequest, Choice, Review, Scope
+from toolrest.gate.approval.request import ONCE, ApprovalRequest, Choice, Scope
 from toolrest.gate.approval.user_questions import UserQuestion
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Risk
@@ -396,46 +396,6 @@ def request_json(request: ApprovalRequest, workspace: str = "") -> JSONObject:
         "lines": list(describe(request)),
         "choices": [choice.to_json() for choice in request.choices],
     }
-
-
-def offered(request: ApprovalRequest) -> list[tuple[str, str]]:
-    """The keys that approve, each with what is then granted."""
-    form = approval_form(request)
-    return [
-        ("yes" if form.is_critical else option.letter, f"{option.key}: {option.grants}")
-        for option in (*form.options[:-1], *form.more)
-    ]
-
-
-# What is typed at a plain terminal
-
-
-def typed_review(
-    request: ApprovalRequest, typed: str, *, cut: bool = False, more: bool = True
-) -> Review:
-    """The review that a typed line means; anything but a clear approval denies.
-
-    With `cut` the person has not seen all of the request, and cannot approve it; without `more`
-    they have not seen the answers that only the details have.
-    """
-    key, _, note = typed.strip().partition(" ")
-    key = key.lower()
-    if key in ("q", "quit"):
-        return Review("abort")
-    form = approval_form(request)
-    options = form.options
-    if key in ("n", "no", str(len(options))):
-        return Review("denied", note.strip())
-    if cut or note:
-        return Review("denied")
-    for number, option in enumerate((*options[:-1], *(form.more if more else ())), 1):
-        keys = {"yes" if option.key == "once" else option.key}
-        if request.risk < Risk.CRITICAL:
-            keys |= {option.letter, option.key}
-            keys |= {str(number)} if number < len(options) else set()
-        if key in keys:
-            return Review(request.answer_for(option.key))
-    return Review("denied")
 
 
 _NUMBERS = re.compile(r"\d{1,3}(?:[ ,]+\d{1,3})*", re.ASCII)

@@ -15,7 +15,8 @@ from toolrest.control.server import open_control
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
 from toolrest.gate.output.secret_values import can_hide
-from toolrest.timeline.approval import approval_form, describe, picked_answer, typed_review
+from toolrest.policy.effects import Risk
+from toolrest.timeline.approval import approval_form, describe, picked_answer
 from toolrest.timeline.text import block, rows, shown
 
 if TYPE_CHECKING:
@@ -121,6 +122,34 @@ class TerminalApprover:
         if not cut and self._works_here(request, typed):
             return Review("approved")
         return typed_review(request, typed, cut=cut, more=more)
+
+
+def typed_review(
+    request: ApprovalRequest, typed: str, *, cut: bool = False, more: bool = True
+) -> Review:
+    """The review that a typed line means; anything but a clear approval denies.
+
+    With `cut` the person has not seen all of the request, and cannot approve it; without `more`
+    they have not seen the answers that only the details have.
+    """
+    key, _, note = typed.strip().partition(" ")
+    key = key.lower()
+    if key in ("q", "quit"):
+        return Review("abort")
+    form = approval_form(request)
+    options = form.options
+    if key in ("n", "no", str(len(options))):
+        return Review("denied", note.strip())
+    if cut or note:
+        return Review("denied")
+    for number, option in enumerate((*options[:-1], *(form.more if more else ())), 1):
+        keys = {"yes" if option.key == "once" else option.key}
+        if request.risk < Risk.CRITICAL:
+            keys |= {option.letter, option.key}
+            keys |= {str(number)} if number < len(options) else set()
+        if key in keys:
+            return Review(request.answer_for(option.key))
+    return Review("denied")
 
 
 _TRIES = 3
