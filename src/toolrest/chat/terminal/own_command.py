@@ -34,6 +34,8 @@ _KEPT = 256 * 1024
 """Bytes of the output that are kept, at its beginning and at its end."""
 _LOOK = 0.2
 """Seconds between two looks at the size of the terminal."""
+_GOES = 0.5
+"""Seconds in which a command that is hung up may end."""
 _PIECE = 65536
 _MODES = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
 _ON = {b"7", b"25"}
@@ -107,10 +109,8 @@ class _Relay:
                     code = self._relay(ours)
                 finally:
                     ours.close()
-                    with suppress(ProcessLookupError):
-                        os.killpg(child.pid, signal.SIGHUP)
+                    self._hang_up(child)
                     os.close(self._master)
-                    child.wait()
         finally:
             self._put_back()
         unread = self._keys.decode("utf-8", "replace").replace("\r", "\n")
@@ -142,6 +142,19 @@ class _Relay:
                     return self._ended(ours) if said else -signal.SIGHUP
                 self._suspend()
                 ours.send(b"C")
+
+    def _hang_up(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait for its end; where the chat ends first it is told, and then killed."""
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            with suppress(OSError):
+                if (job := os.tcgetpgrp(self._master)) not in (0, child.pid):
+                    os.killpg(job, number)
+                    os.killpg(job, signal.SIGCONT)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_GOES)
+                return
+        child.kill()
+        child.wait()
 
     def _ended(self, ours: socket.socket) -> int:
         code, count = struct.unpack("iI", ours.recv(8, socket.MSG_WAITALL))
