@@ -36,6 +36,7 @@ from toolrest.wire.model import (
     TextDelta,
     Usage,
 )
+from toolrest.wire.prices import Price, cost_of
 from toolrest.wire.provider import OPENAI, Provider
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -165,6 +166,14 @@ async def test_usage_and_end_turn(connect: Any, ask: Any) -> None:
     async with ScriptedServer([Reply([Say("x")], usage=usage, end_turn=False)]) as server:
         events = await ask(connect(server, "responses"))
     assert events[-1] == Completed("resp_1", usage, end_turn=False)
+
+
+async def test_a_number_of_tokens_that_cannot_be_is_none(connect: Any, ask: Any) -> None:
+    """Failed before: what they cost was more than a number can be."""
+    usage = Usage(input=10**400, output=9, total=10**400)
+    async with ScriptedServer([Reply([Say("x")], usage=usage)]) as server:
+        events = await ask(connect(server, "responses"))
+    assert cost_of(events[-1].usage, Price(1.0, 1.0)) == 9 / 1_000_000
 
 
 async def test_turn_state_is_echoed_within_its_turn_only(connect: Any, ask: Any) -> None:

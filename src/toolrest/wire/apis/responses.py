@@ -66,6 +66,7 @@ _KEYS: Final = frozenset(
 """Keys of items that every server of this API knows."""
 _ANYWHERE: Final = Origin()
 _TURN_STATE: Final = "x-codex-turn-state"
+_MOST_TOKENS: Final = 10**12
 
 
 def input_items(
@@ -388,9 +389,9 @@ def usage_of(value: Any) -> Usage | None:
 
 
 def count(value: Any, key: str) -> int:
-    """The number of tokens under a key; 0 when there is none."""
+    """The number of tokens under a key; 0 when there is none, or one that cannot be."""
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+    return found if type(found) is int and 0 < found <= _MOST_TOKENS else 0
 
 
 def _failure(event: JSONObject) -> ModelError:
