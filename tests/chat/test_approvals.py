@@ -277,7 +277,7 @@ def test_answers_that_wrap_never_hide_the_command(chat: Any, columns: int) -> No
     screen = chat([outside(command), "then not"], size=(15, columns))
     screen.types("go\r")
     screen.shows("No, and say")
-    shown = "".join(row[4:] for row in screen.rows if row.startswith(("  $ ", "  | ")))
+    shown = "".join(row[4:] for row in screen.rows if row.startswith(("  $ ", "  | ", "  > ")))
     assert end in shown or "1. Yes" not in screen.now, screen.now
 
 
