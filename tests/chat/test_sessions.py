@@ -178,7 +178,7 @@ def test_a_picture_is_sent_and_one_that_is_none_is_a_notice(chat: Any, desk: Any
     (desk.workspace / "text.png").write_text("no picture")
     screen = chat(["I see it"])
     says(screen, "look at text.png")
-    screen.sees("is not a PNG, JPEG, GIF or WebP picture", "not sent: look at text.png")
+    screen.sees("is not a PNG, JPEG, GIF or WebP picture", "not sent: look at")
     _talk(screen, "look at 'a picture.png'")
     screen.sees("I see it")
     assert "data:image/png;base64," in _rollouts(desk.home)[0]

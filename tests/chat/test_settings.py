@@ -60,9 +60,10 @@ def test_a_cost_that_is_not_known_is_never_a_number() -> None:
 
 
 @pytest.mark.long
-def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
+def test_a_model_without_a_price_has_no_cost(chat: Any) -> None:
     screen = chat(["hello"])
-    screen.shows("cost –")
+    screen.shows("100% context left")
+    assert bottom(screen).endswith("context left")
     says(screen, "/status")
     screen.sees("  cost       – (a price is not known")
 

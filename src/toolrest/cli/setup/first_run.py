@@ -139,6 +139,8 @@ class FirstRun:
                 if not asked:
                     raise Left from None
                 at = asked.pop()
+                if steps[at] == self._key:
+                    self._typed.pop(self._name, None)
                 continue
             except _Again:
                 at, asked = 0, []
@@ -254,11 +256,11 @@ class FirstRun:
     async def _key(self) -> None:
         """Ask for a key where one is needed, or may be, and none is there."""
         config, name = self._config, self._name
-        self._typed.pop(name, None)
         with suppress(ConfigError):
             provider = self._resolved(config, name)
             if provider.key:
-                self._say(f"  key: {provider.key_variable or 'stored'}")
+                where = provider.key_variable or ("typed" if name in self._typed else "stored")
+                self._say(f"  key: {where}")
                 return
             if name != ANY_SERVER:
                 return

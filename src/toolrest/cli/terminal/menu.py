@@ -17,7 +17,7 @@ BACK = "\x1b"
 """What `ask` returns for Esc."""
 _UP, _DOWN = ("\x1b[A", "\x1bOA"), ("\x1b[B", "\x1bOB")
 _END = b"\x04"
-_MOST, _LEAST = 14, 4
+_MOST, _LEAST = 24, 4
 """Rows that are drawn, and so few that all of them are choices."""
 _PRINTED = 15
 """Rows that a terminal without a cursor gets of those that are no numbers."""
