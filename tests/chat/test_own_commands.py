@@ -56,7 +56,7 @@ def test_a_command_of_ones_own_is_shown_and_the_model_told(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["paste", "queue", "prompt", "editor", "history"])
+@pytest.mark.parametrize("how", ["paste", "mixed", "prompt", "editor", "history"])
 def test_what_was_not_typed_is_not_run(chat: Any, desk: Any, serve: Any, how: str) -> None:
     ran = desk.workspace / "ran"
     line = "!touch ran"
@@ -69,7 +69,7 @@ def test_what_was_not_typed_is_not_run(chat: Any, desk: Any, serve: Any, how: st
     screen = chat(["ok"], *([line] if how == "prompt" else []), EDITOR=str(editor))
     if how == "paste":
         screen.pastes(line)
-    elif how == "queue":
+    elif how == "mixed":
         screen.pastes("!touch ra")
         screen.shows("› !touch ra")
         screen.types("n")
