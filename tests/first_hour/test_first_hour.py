@@ -202,9 +202,7 @@ def answers_about_the_folder(hour: Hour) -> None:
     screen.shows(f"{MODEL} ·")
     if hour.state != "full":
         screen.until(
-            lambda: (
-                "".join(hour.way.split()) in "".join(of_the_chat(screen.now).split())
-            ),
+            lambda: "".join(hour.way.split()) in "".join(of_the_chat(screen.now).split()),
             f"the way out is not said: {hour.way}",
         )
     start = person.looks("the-start")
