@@ -560,7 +560,7 @@ def test_without_colours_there_are_none(chat: Any) -> None:
 
 @pytest.mark.slow
 def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: Any) -> None:
-    chat(["ok"])
+    chat([[Say("it is drawn meanwhile", chunks=4, seconds=2.0)]])
     broken = (
         "import sys; from toolrest.chat.live import LiveState\n"
         "real = LiveState.lines\n"

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
@@ -61,6 +60,8 @@ _BESIDE = 5
 _GATHERED, _PACE = 0.012, 0.06
 """Seconds in which what the model and its tools write is gathered, and from frame to frame; what
 keys do is drawn at once."""
+_SENT = 0.1
+"""Seconds in which a first message is drawn and sent."""
 _SHARE = 8
 """After a frame that took long, so many times as long goes by until the next."""
 
@@ -90,7 +91,7 @@ class ChatScreen:
         self.above = Above(self.live, lambda: self.size[1], self._message_room)
         self._frame: asyncio.TimerHandle | None = None
         self._rests_until = 0.0
-        self._can_read: asyncio.Future[Any] | None = None
+        self._can_read = False
         self.buffer = Buffer(
             multiline=True,
             history=PrivateHistory(home),
@@ -369,8 +370,13 @@ class ChatScreen:
         """A turn is under way."""
         self.live.began = monotonic()
         if not self._can_read and self.app.loop is not None:
-            # What reads Markdown is slow to import: while the first request is on its way.
-            self._can_read = self.app.loop.run_in_executor(None, read_blocks, "`.`")
+            self._can_read = True
+            self.app.loop.call_later(_SENT, self._learn_to_read)
+
+    def _learn_to_read(self) -> None:
+        """Import what reads Markdown, which is slow, while the first request is on its way."""
+        if self.app.loop is not None:
+            self.app.loop.run_in_executor(None, read_blocks, "`.`")
 
     def ended(self) -> None:
         """The turn is over."""
