@@ -308,5 +308,5 @@ def test_what_is_no_record_is_not_read(half_written: Path, records: Path) -> Non
     record.chmod(0o666)  # by which others may have written it
     said = take_back(str(records), str(half_written))
     assert len(said) == 3
-    assert all("cannot be read" in text for text in said)
+    assert all("cannot read" in text for text in said)
     assert list(half_written.glob(".toolrest-*"))

@@ -214,6 +214,7 @@ def test_a_mount_that_came_in_between_is_known_by_its_words() -> None:
     for words in (
         "bwrap: Can't find source path /var/lib/x: No such file or directory\n",
         "bwrap: Can't mkdir /var/lib/x: Read-only file system\n",
+        "bwrap: Can't mkdir parents for /tmp/x/s.sock: Read-only file system\n",
     ):
         assert disturbed(words, 1)
 

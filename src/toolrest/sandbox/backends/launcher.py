@@ -112,4 +112,5 @@ _OF_CHANGES = (
     "Can't bind mount /",
     "Can't create file at /",
     "Can't mkdir /",
+    "Can't mkdir parents for /",
 )
