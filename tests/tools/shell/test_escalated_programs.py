@@ -346,7 +346,7 @@ async def test_a_text_for_an_interpreter_is_granted_as_before(desk: Desk, line: 
 async def test_a_rule_for_a_script_of_the_workspace_does_not_let_it_out(desk: Desk) -> None:
     """A rule knows no content, as for programs of the workspace."""
     desk.env["PATH"] = "/usr/bin:/bin"
-    desk.program(desk.workspace / "e", f"[ -w {desk.home} ] && echo outside; true")
+    desk.program(desk.workspace / "e", f"touch {desk.home}/out 2>/dev/null && echo outside; true")
     rules = Path(os.environ["TOOLREST_HOME"], "rules")
     rules.mkdir(parents=True, exist_ok=True)
     (rules / "default.rules").write_text('prefix_rule(pattern=["bash", "./e"], outside=True)\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pip
 import pytest
 from tests.machine import require, solid_ground
 
@@ -74,6 +76,7 @@ def test_installing_beside_toolrest_fails_and_says_what_to_do(venv: Path, home: 
     """Toolrest in the project's own virtual environment, which no command may change."""
     (packages,) = venv.glob("lib/python*/site-packages")
     (packages / "dev.pth").write_text("\n".join(p for p in sys.path if os.path.isdir(p)))
+    shutil.copytree(Path(pip.__file__).parent, packages / "pip")  # the checkout may lie in /tmp
     made = wheel(venv.parent)
     env = active(venv, home) | {"TOOLREST_HOME": f"{home}/.toolrest", "PIP_CONFIG_FILE": os.devnull}
 
