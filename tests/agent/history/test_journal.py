@@ -78,6 +78,18 @@ async def test_a_session_that_is_open_is_locked(agent: Make) -> None:
     assert (await agent(["yes"], resume=session.journal.path).run("go")).text == "yes"
 
 
+async def test_a_copy_of_the_file_in_a_child_does_not_hold_the_lock(agent: Make) -> None:
+    """Failed before: a program that was being started kept a session from being opened again."""
+    session = agent(["ok"])
+    await session.run("go")
+    copy = os.dup(session.journal._file)  # as a child has it between fork and exec
+    try:
+        await session.aclose()
+        assert (await agent(["yes"], resume=session.journal.path).run("go")).text == "yes"
+    finally:
+        os.close(copy)
+
+
 async def test_resume_keeps_id_history_usage_and_adds_only_what_is_new(agent: Make) -> None:
     first = agent(["one"])
     await first.run("go")

@@ -165,6 +165,9 @@ class SessionJournal:
             return
         with contextlib.suppress(Fatal):
             self._flush()
+        # A child that is being started has the file for a moment: its copy must not hold the lock.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
         self._file = -1
 
