@@ -43,7 +43,7 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rows() -> list[dict[str, Any]]:
     home = os.path.expanduser("~")
     return [json.loads(line.replace("{home}", home)) for line in CORPUS.read_text().splitlines()]
