@@ -24,7 +24,7 @@ from toolrest.timeline.cells import (
 from toolrest.timeline.draw import Line, duration, safe_lines
 from toolrest.timeline.look import Look
 from toolrest.timeline.text import cut_to, text_width
-from toolrest.timeline.wrap import broken
+from toolrest.timeline.wrap import first_row
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAN_ROWS = 8
@@ -73,7 +73,7 @@ class LiveState(Struct, eq=False):
         tail = self._queue(width) + self._status(width)
         kept = room - len(tail)
         shown = parts[-kept:] if kept > 0 else []
-        return [*(broken(line, width)[0] if line else line for line in shown), *tail[-room:]]
+        return [*(first_row(line, width) for line in shown), *tail[-room:]]
 
     def _calls(self, width: int) -> list[Line]:
         look = Look(width + 1, self.workspace, is_live=True)

@@ -13,7 +13,7 @@ from toolrest.timeline.cells import FileDiff
 from toolrest.timeline.draw_diff import counts, diff_lines
 from toolrest.timeline.highlight import highlighted
 from toolrest.timeline.text import BAR, block, rows, shown
-from toolrest.timeline.wrap import Line, broken, hung, wrapped
+from toolrest.timeline.wrap import Line, broken, first_row, hung, wrapped
 
 _ROWS = 10
 _LOW = 14
@@ -35,7 +35,7 @@ _HINTS = {
 
 def question_lines(questions: Questions, first: Waiting, room: int, width: int) -> list[Line]:
     """The rows of a question, at most `room` of them, none wider than `width`."""
-    return [_clip(line, width) for line in _lines(questions, first, room, width)]
+    return [first_row(line, width) for line in _lines(questions, first, room, width)]
 
 
 def _lines(questions: Questions, first: Waiting, room: int, width: int) -> list[Line]:
@@ -46,7 +46,7 @@ def _lines(questions: Questions, first: Waiting, room: int, width: int) -> list[
     limit = _limit(room)
     head, (subject, whole) = _head(first.form, width), _laid_out(first, width)
     tail = _indented([("yellow", _HINTS[first.writes])], width) if first.writes else []
-    answers = tail or [*_answers(first, width), _hint(questions, first, width)]
+    answers = tail or [*_answers(first, width), _hint(questions, first)]
     fixed = len(head) + len(answers)
     inline = fixed + len(subject) <= limit and width > _NARROW
     if not first.seen_whole and not first.writes and _fits(first, room, width):
@@ -87,7 +87,7 @@ def _small(
     name, one = options[min(first.at, len(options) - 1)]
     first.shown.add(one.key)
     count = f"  {first.at + 1}/{len(options)}"
-    answer = _clip([("bold", f"› {name}. {one.label}")], max(width - len(count), 1))
+    answer = first_row([("bold", f"› {name}. {one.label}")], max(width - len(count), 1))
     lines = [*head[: max(room - 1, 0)], [*answer, ("dim", count)]]
     return lines[-room:] if room > 1 else lines[-1:]
 
@@ -214,7 +214,7 @@ def _rows_of(first: Waiting, options: Sequence[tuple[str, AnswerOption]], width:
     return found
 
 
-def _hint(questions: Questions, first: Waiting, width: int) -> Line:
+def _hint(questions: Questions, first: Waiting) -> Line:
     if questions.is_early:
         return [("yellow", "  one moment …")]
     options = first.options
@@ -223,18 +223,14 @@ def _hint(questions: Questions, first: Waiting, width: int) -> Line:
     keys += ["e details"] if isinstance(first, Asked) and first.seen_whole else []
     keys.append(_ESC[type(first)])
     keys += [f"{questions.others} more waiting"] if questions.others else []
-    return _clip([("dim", f"  {' · '.join(keys)}")], width)
-
-
-def _clip(line: Line, width: int) -> Line:
-    return broken(line, max(width, 1))[0] if line else line
+    return [("dim", f"  {' · '.join(keys)}")]
 
 
 def _offered(questions: Questions, offered: Offered, room: int, width: int) -> list[Line]:
     sentence, *notes = offered.lines
     head = _indented([("bold", sentence)], width)
     head += [row for note in notes for row in _indented([("", note)], width)]
-    lines = [*head, [], *_answers(offered, width), _hint(questions, offered, width)]
+    lines = [*head, [], *_answers(offered, width), _hint(questions, offered)]
     if len(lines) > room:
         lines = [*head[: max(room - len(offered.labels), 1)], *_answers(offered, width)]
     return lines[-room:]
@@ -256,11 +252,11 @@ def _posed(questions: Questions, posed: Posed, room: int, width: int) -> list[Li
         leaves = "goes back" if posed.options else "declines"
         words.append(f"Enter sends your answer · Esc {leaves}")
     tail: list[Line] = [
-        *(_clip([("yellow", f"  {posed.problem}")], width) for _ in range(bool(posed.problem))),
-        *(_clip([("dim", f"  {each}")], width) for each in words),
+        *([("yellow", f"  {posed.problem}")] for _ in range(bool(posed.problem))),
+        *([("dim", f"  {each}")] for each in words),
     ]
     if not posed.writes:
-        tail.append(_hint(questions, posed, width))
+        tail.append(_hint(questions, posed))
     limit = max(room, 1)
     text = _cut(text, max(limit - len(head) - len(answers) - len(tail), 1))
     lines = [*head, *text, *answers, *tail]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from functools import lru_cache
 from itertools import accumulate, takewhile
@@ -83,12 +82,6 @@ def _coloured(lexer: Lexer, lines: list[str]) -> list[Line]:
             elif part:
                 row.append((style, part))
     return found[:-1] if [plain_text(row) for row in found] == [*lines, ""] else []
-
-
-def language_of(path: str) -> str:
-    """The language of a file by its name, as its ending says; empty where that is none."""
-    name, ending = os.path.splitext(os.path.basename(path))
-    return (ending or name).lstrip(".").lower()
 
 
 @lru_cache(maxsize=32)

@@ -66,6 +66,11 @@ def broken(line: Line, width: int) -> list[Line]:
     return rows
 
 
+def first_row(line: Line, width: int) -> Line:
+    """The beginning of a line, as much of it as fits one row."""
+    return broken(line, max(width, 1))[0] if line else line
+
+
 def _fill(rows: list[Line], used: int, pieces: Line, widths: tuple[int, int]) -> int:
     """Put pieces behind what is `used` of the last row, and into new ones; the columns used now."""
     for style, text in pieces:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterator, Mapping, Sequence
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 
 from toolrest.agent.conversation.prompt import LARGEST_IMAGE
@@ -79,57 +80,52 @@ async def set_clipboard(text: str, roots: Sequence[str]) -> bool:
     return False
 
 
-async def _copies(argv: Sequence[str], text: str, variables: Mapping[str, str]) -> bool:
-    """Whether a program took the text; those that go on to serve it leave our terminal alone."""
+@asynccontextmanager
+async def _running(
+    argv: Sequence[str], variables: Mapping[str, str], stdin: int, stdout: int
+) -> AsyncIterator[Process]:
+    """A program away from our terminal and folder, killed where it has not ended by itself."""
+    child = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=DEVNULL,
+        cwd="/",
+        env=variables,
+        start_new_session=True,
+    )
     try:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=PIPE,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            cwd="/",
-            env=variables,
-            start_new_session=True,
-        )
-    except OSError:
-        return False
-    try:
-        async with asyncio.timeout(_SECONDS):
-            await child.communicate(text.encode())
-    except TimeoutError:
-        return False
+        yield child
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    return child.returncode == 0
+
+
+async def _copies(argv: Sequence[str], text: str, variables: Mapping[str, str]) -> bool:
+    """Give a text to a program; False where it does not take it."""
+    try:
+        async with _running(argv, variables, PIPE, DEVNULL) as child:
+            async with asyncio.timeout(_SECONDS):
+                await child.communicate(text.encode())
+            return child.returncode == 0
+    except (OSError, TimeoutError):
+        return False
 
 
 async def _output(argv: Sequence[str], variables: Mapping[str, str]) -> bytes:
     """What the program prints, up to a byte more than is taken."""
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            cwd="/",
-            env=variables,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ClipboardError(f"{argv[0]} cannot be started: {error.strerror}") from None
     data = b""
     try:
-        if child.stdout is not None:
-            data = await child.stdout.readexactly(LARGEST_IMAGE + 1)
-    except asyncio.IncompleteReadError as read:
-        data = read.partial
-        await child.wait()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
+        async with _running(argv, variables, DEVNULL, PIPE) as child:
+            try:
+                if child.stdout is not None:
+                    data = await child.stdout.readexactly(LARGEST_IMAGE + 1)
+            except asyncio.IncompleteReadError as read:
+                data = read.partial
+                await child.wait()
+    except OSError as error:
+        raise ClipboardError(f"{argv[0]} cannot be started: {error.strerror}") from None
     printed = _HEX.fullmatch(data)
     return bytes.fromhex(printed[1].decode()) if printed else data
 
